@@ -24,7 +24,7 @@ from flux_ensemble.document.keys.jobs import JOB_KEYS
 from flux_ensemble.document.keys.overrides import GIVEN, SHAPE
 from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.plain_data import MAX_CHARACTERS, check_plain
-from flux_ensemble.document.points import ALL, Points, Rows
+from flux_ensemble.document.points import ALL, Points, RowSelection
 from flux_ensemble.document.problems import Path, Problems, TooMany, dotted
 from flux_ensemble.document.retries import Policy, Retries, read_retries
 from flux_ensemble.document.sheet_rows import check_where
@@ -266,9 +266,9 @@ class GroupReader:
             variable["tasks"] = variable["nodes"]
         return variable
 
-    def _rows(self, params: Mapping[str, Any], at: Path) -> dict[str, Rows]:
+    def _rows(self, params: Mapping[str, Any], at: Path) -> dict[str, RowSelection]:
         """The rows that are chosen of files, by the file's name."""
-        rows: dict[str, Rows] = {}
+        rows: dict[str, RowSelection] = {}
         for name, value in params.items():
             if not isinstance(value, dict) or not isinstance(file := value.get(FILE), str):
                 continue
@@ -303,7 +303,7 @@ class GroupReader:
         return True
 
     def _values_of(
-        self, name: str, value: Any, at: Path, rows: Mapping[str, Rows]
+        self, name: str, value: Any, at: Path, rows: Mapping[str, RowSelection]
     ) -> Sequence[Any] | None:
         """The values of a parameter; None if there are problems."""
         try:

@@ -50,7 +50,7 @@ _MAX_READ = 2 * MAX_SHEET
 _MAX_STEPS = 50_000_000
 
 
-class Rows(NamedTuple):
+class RowSelection(NamedTuple):
     """The rows of a file that an entry of `jobs:` uses.
 
     Attributes:
@@ -64,7 +64,7 @@ class Rows(NamedTuple):
     at: Path = ()
 
 
-ALL = Rows()
+ALL = RowSelection()
 
 
 class _Quoted(str):
@@ -113,7 +113,7 @@ class Points:
     >>> points = Points(lambda name, problems: "x,y\\n1,a\\n2,b\\n")
     >>> points.column("points.csv", "y", Problems(), ()).values
     ('a', 'b')
-    >>> points.column("points.csv", "y", Problems(), (), Rows("x > 1")).values
+    >>> points.column("points.csv", "y", Problems(), (), RowSelection("x > 1")).values
     ('b',)
     """
 
@@ -129,7 +129,7 @@ class Points:
         self._chosen: dict[str, dict[int, int]] = {}
 
     def column(
-        self, file: Any, name: str, problems: Problems, at: Path, rows: Rows = ALL
+        self, file: Any, name: str, problems: Problems, at: Path, rows: RowSelection = ALL
     ) -> FileColumn | None:
         """The values of a parameter; None if there are problems.
 
@@ -181,7 +181,7 @@ class Points:
                 text = texts[file]
                 texts[file] = "".join(text[at : chosen[at]] for at in sorted(chosen))
 
-    def _sheet(self, file: str, problems: Problems, choice: Rows) -> _Sheet:
+    def _sheet(self, file: str, problems: Problems, choice: RowSelection) -> _Sheet:
         text = self._texts(file, problems)
         if text is None:
             return _Sheet()
@@ -244,7 +244,7 @@ class Points:
             )
 
     def _chooser(
-        self, file: str, header: list[str], choice: Rows, problems: Problems
+        self, file: str, header: list[str], choice: RowSelection, problems: Problems
     ) -> Chooser | None:
         if choice.where is None:
             return None

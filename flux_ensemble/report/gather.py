@@ -147,7 +147,7 @@ _TIMES = ("t_submit", "t_run", "t_end")
 Table = tuple[int, dict[str, Encoded]]
 
 
-class Jobs:
+class GatheredJobs:
     """The jobs of one ensemble, as columns.
 
     Attributes:
@@ -465,7 +465,7 @@ class Run:
     """
 
     source: Source
-    jobs: Jobs
+    jobs: GatheredJobs
     log: Log
     members: MembersSeen
     begin: float
@@ -506,7 +506,7 @@ def gather(
     members = MembersSeen()
     for entry in source.entries:
         members.take_entry(entry["timestamp"], log.add(entry))
-    jobs = Jobs(source)
+    jobs = GatheredJobs(source)
     for job in jobs.read(source.jobs):
         watch(job)
         members.take_job(job)

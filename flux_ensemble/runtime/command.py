@@ -24,7 +24,7 @@ _GONE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CommandResult:
     """The outcome of a command.
 
     Args:
@@ -62,7 +62,7 @@ class Command:
         self,
         loop: Loop,
         words: Sequence[str],
-        done: Callable[[Outcome], None],
+        done: Callable[[CommandResult], None],
         *,
         limit: float,
         environment: Mapping[str, str] | None = None,
@@ -90,7 +90,7 @@ class Command:
                 )
             except (OSError, ValueError) as error:
                 reason = getattr(error, "strerror", None) or error
-                outcome = Outcome("", f"cannot run {words[0]!r}: {reason}")
+                outcome = CommandResult("", f"cannot run {words[0]!r}: {reason}")
                 self._watched.append(loop.timer(0.0, lambda: self._end(outcome)))
                 return
         self._fd = os.pidfd_open(self._process.pid)
@@ -118,9 +118,9 @@ class Command:
         elif status:
             how = f"exit status {status}" if status > 0 else f"signal {-status}"
             error = bounded(" ".join(said.split())) or f"{shlex.join(self._words)} failed ({how})"
-        self._end(Outcome(output, error, self._late, how, said, status))
+        self._end(CommandResult(output, error, self._late, how, said, status))
 
-    def _end(self, outcome: Outcome) -> None:
+    def _end(self, outcome: CommandResult) -> None:
         self.close()
         self._done(outcome)
 

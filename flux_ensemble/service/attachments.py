@@ -143,7 +143,7 @@ def other_format(version: str, number: int) -> str | None:
     )
 
 
-class Members(Protocol):
+class AttachableMembers(Protocol):
     """The members whose services attach: see `service.fleets.Fleets`."""
 
     def attached(self, tag: MemberTag, channel: Way) -> bool | None: ...
@@ -160,7 +160,7 @@ class Attachments:
         epoch: returns the number of this service.
     """
 
-    def __init__(self, members: Members, loop: Loop, epoch: Callable[[], int]) -> None:
+    def __init__(self, members: AttachableMembers, loop: Loop, epoch: Callable[[], int]) -> None:
         self._members = members
         self._loop = loop
         self._epoch = epoch

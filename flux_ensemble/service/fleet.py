@@ -1,7 +1,7 @@
 """The members of one ensemble: commands on them and their jobs, and events from them.
 
     engine ──commands──► Fleet ──► Site, NestedMember ──► members
-                           └◄── Told: journals of the members, their beginning and end
+                           └◄── MemberCallbacks: journals of the members, their beginning and end
 
 A command to a member that is not connected is kept, and sent when the member is up. It is sent once
 more if its outcome was lost with the connection. Before that, the member's journal is read for what

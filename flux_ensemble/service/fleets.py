@@ -1,6 +1,6 @@
 """The members of all ensembles: jobs of the instance, and events from them.
 
-    journal of the instance ──► Site ──Told──► the Fleet of the ensemble whose member it is
+    journal of the instance ──► Site ──MemberCallbacks──► the Fleet of the member's ensemble
 
 A service that begins finds the members of its predecessor in the journal, by their tags.
 """
@@ -14,7 +14,7 @@ from typing import Any
 from flux_ensemble.document.keys.members import FLUX, SLURM
 from flux_ensemble.document.model import Spec
 from flux_ensemble.queues.flux.queue import FluxQueue
-from flux_ensemble.queues.nested.callbacks import Gone, Told
+from flux_ensemble.queues.nested.callbacks import Gone, MemberCallbacks
 from flux_ensemble.queues.nested.listener import Facts
 from flux_ensemble.queues.nested.provider import Provider
 from flux_ensemble.queues.nested.service_handle import Channel, Followed
@@ -98,7 +98,7 @@ class Fleets:
         site = Site(
             self._queue.broker.loop,
             self._queue.broker,
-            told=Told(
+            told=MemberCallbacks(
                 up=self._up,
                 draining=lambda tag, why, ends: self._of(
                     tag, lambda fleet: fleet.draining(tag, why, ends)

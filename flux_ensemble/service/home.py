@@ -33,7 +33,7 @@ from flux_ensemble.extras import install_command
 from flux_ensemble.queues.local.directory import Directory
 from flux_ensemble.queues.local.recovery import Recovered
 from flux_ensemble.queues.local.run import RunError
-from flux_ensemble.queues.nested.callbacks import Gone, Told
+from flux_ensemble.queues.nested.callbacks import Gone, MemberCallbacks
 from flux_ensemble.queues.nested.provider import Provider
 from flux_ensemble.queues.nested.shape import MemberTag
 from flux_ensemble.queues.nested.site import RECONNECT_SECONDS, Site
@@ -347,7 +347,7 @@ class Listener:
 
 
 class Home:
-    """The queue of a run whose jobs run on workers: see `queues.local.run.Jobs`.
+    """The queue of a run whose jobs run on workers: see `queues.local.run.JobRunner`.
 
     Args:
         spec: the ensemble.
@@ -426,8 +426,8 @@ class Home:
         epoch = int(time.time())
         self._attachments = Attachments(self, loop, lambda: epoch)
 
-    def _told(self) -> Told:
-        return Told(
+    def _told(self) -> MemberCallbacks:
+        return MemberCallbacks(
             up=lambda *args: self.fleet.up(*args),
             draining=lambda *args: self.fleet.draining(*args),
             expires=lambda *args: self.fleet.expires(*args),
@@ -444,7 +444,7 @@ class Home:
         self._site.forget(tag)
         self.fleet.gone(tag, gone)
 
-    # -- the service of members: see `service.attachments.Members` -------------------------------
+    # -- the service of members: see `attachments.AttachableMembers` -------------------------------
 
     def attached(self, tag: MemberTag, channel: Way) -> bool | None:
         """Connect the service of a member that has called."""

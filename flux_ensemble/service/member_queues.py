@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from flux_ensemble.queues.nested.proxy import proxy_environment
-from flux_ensemble.runtime.command import Command, Outcome
+from flux_ensemble.runtime.command import Command, CommandResult
 from flux_ensemble.runtime.ports import Loop
 from flux_ensemble.texts import bounded
 
@@ -66,7 +66,7 @@ def ask(loop: Loop, uris: Iterable[str], take: Callable[[dict[str, Answer]], Non
     wanted = list(uris)
     answers: dict[str, Answer] = {}
 
-    def ended(uri: str, outcome: Outcome) -> None:
+    def ended(uri: str, outcome: CommandResult) -> None:
         late = f"no answer within {SECONDS:g} s"
         answers[uri] = late if outcome.late else queues(outcome.output, outcome.said)
         if len(answers) == len(wanted):

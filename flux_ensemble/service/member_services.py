@@ -22,7 +22,7 @@ from flux_ensemble.document.yaml_reader import Document, read_yaml
 from flux_ensemble.queues.flux.broker import Broker
 from flux_ensemble.queues.nested.proxy import proxy_environment
 from flux_ensemble.queues.nested.ssh import SECONDS, failed, probe
-from flux_ensemble.runtime.command import Command, Outcome
+from flux_ensemble.runtime.command import Command, CommandResult
 from flux_ensemble.runtime.ports import Loop
 
 
@@ -68,7 +68,7 @@ class Ssh:
         )
 
     def _ended(
-        self, command: list[str], take: Callable[[str | None], None], outcome: Outcome
+        self, command: list[str], take: Callable[[str | None], None], outcome: CommandResult
     ) -> None:
         self._is_known = True
         self._answer = None

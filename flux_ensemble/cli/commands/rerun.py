@@ -83,11 +83,11 @@ def rerun(target: Target, **options: Any) -> int:
     its rules fire as they do after any other job. While one goes on, jobs of it that are over run
     again beside the others.
     """
-    return Rerun(target=target, **options).execute()
+    return RerunCommand(target=target, **options).execute()
 
 
 @dataclass
-class Rerun:
+class RerunCommand:
     """A request after whose answer an ensemble that had ended is followed: the fields are options.
 
     This is that of `rerun`; others override `OP`, `asked`, `_say` and `_begin`.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
-from flux_ensemble.cli.commands.rerun import Rerun
+from flux_ensemble.cli.commands.rerun import RerunCommand
 from flux_ensemble.cli.commands.run import QUIET_OPTION
 from flux_ensemble.cli.common import MOST, OK, USAGE, Failure, naming, say
 from flux_ensemble.cli.display.formats import Output, Table, print_json, table_options
@@ -172,7 +172,7 @@ def search(
 
 
 @dataclass
-class _More(Rerun):
+class _More(RerunCommand):
     """More trials of a search: the fields are options."""
 
     OP: ClassVar[str] = "search"

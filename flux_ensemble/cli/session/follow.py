@@ -44,7 +44,7 @@ from flux_ensemble.cli.display.messages import time_is_up
 from flux_ensemble.cli.display.troubles import exit_code
 from flux_ensemble.cli.display.views import EnsembleView, Quiet, Terminal, summarize
 from flux_ensemble.cli.session.load import Known, Load
-from flux_ensemble.cli.session.reconnect import Absence, ask
+from flux_ensemble.cli.session.reconnect import ServiceAbsence, ask
 from flux_ensemble.cli.session.results import Results, ends_with_us, is_job
 from flux_ensemble.cli.session.signals import signals
 from flux_ensemble.client import Client, EnsembleError
@@ -194,7 +194,7 @@ class Follower:
         self._kept = kept_directory(client.handle.attr_get)
         self._log = 0
         self._received = Received(known=True)
-        self._absence = Absence(client, back=self._on_back, given_up=self._on_given_up)
+        self._absence = ServiceAbsence(client, back=self._on_back, given_up=self._on_given_up)
 
     def load(self, request: Mapping[str, Any], name: str, others: Collection[Known]) -> int:
         """Load a document and follow the ensemble to its end.

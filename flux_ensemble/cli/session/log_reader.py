@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.cli.common import naming, run_reactor
-from flux_ensemble.cli.session.reconnect import Absence, ask, ask_whether_died
+from flux_ensemble.cli.session.reconnect import ServiceAbsence, ask, ask_whether_died
 from flux_ensemble.cli.session.signals import signals
 from flux_ensemble.client import connection
 from flux_ensemble.client.errors import (
@@ -58,7 +58,7 @@ class LogReader:
         self._t_sent = self._t_heard = 0.0
         self._looking = False
         self._interrupted = False
-        self._absence = Absence(client, back=self._begin_again, given_up=self._give_up)
+        self._absence = ServiceAbsence(client, back=self._begin_again, given_up=self._give_up)
 
     def read(self, timeout: float = 0.0) -> bool:
         """Read to the end of every log, or as far as wanted.

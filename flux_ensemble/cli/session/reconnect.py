@@ -75,7 +75,7 @@ def ask_whether_died(client: Client, t_sent: float, told: Callable[[bool | None]
     ask(client, "claim", {}, answered)
 
 
-class Absence:
+class ServiceAbsence:
     """An absence of the service, which may occur repeatedly.
 
     Args:

@@ -37,7 +37,7 @@ WIDE = 150
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Told(Message):
+class PollerMessage(Message):
     """A message from the poller's thread that calls a function in the app."""
 
     def __init__(self, function: Callable[[], None]) -> None:
@@ -131,9 +131,9 @@ class TopApp(App[Exception | None]):
         self._list("groups").focus()
 
     def _tell(self, function: Callable[[], None]) -> None:
-        self.post_message(Told(function))
+        self.post_message(PollerMessage(function))
 
-    def on_told(self, message: Told) -> None:
+    def on_poller_message(self, message: PollerMessage) -> None:
         # Not during the end: the screen outlives its widgets.
         if self.screen_stack and self.screen_stack[0].query("#title"):
             message.function()

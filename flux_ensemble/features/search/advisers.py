@@ -27,7 +27,7 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import Problems
 from flux_ensemble.engine.commands import Ask
-from flux_ensemble.features.search.model import Search, Told, searches_of
+from flux_ensemble.features.search.model import PriorTrial, Search, searches_of
 from flux_ensemble.features.search.trials import Trials
 from flux_ensemble.runtime.custom.worker import FunctionCall, Worker
 from flux_ensemble.scalars import identity
@@ -215,7 +215,7 @@ def _seed(seed: int, told: list[Any]) -> int:
     return int.from_bytes(blake2b(json.dumps([seed, told]).encode(), digest_size=4).digest())
 
 
-def _violations(search: Search, told: Told) -> list[Any]:
+def _violations(search: Search, told: PriorTrial) -> list[Any]:
     """Return the rest of an end, as `samplers` have it: no step, and the violations."""
     return [None, list(search.violated_by(told))] if search.subject_to else []
 

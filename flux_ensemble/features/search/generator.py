@@ -29,7 +29,7 @@ from typing import Any
 from flux_ensemble import scalars
 from flux_ensemble.features.search.model import Variable
 from flux_ensemble.features.search.samplers import MAX_ANSWER, seed_of, with_choices, with_places
-from flux_ensemble.features.search.space import Rows
+from flux_ensemble.features.search.space import RowSpace
 from flux_ensemble.features.search.trials import ENDED, STATE, parse_end
 from flux_ensemble.features.search.unit_cube import Qmc
 from flux_ensemble.features.search.vocs import adapted, identity, plain, vocs_of
@@ -68,7 +68,7 @@ class SearchGenerator:
             for one in search["variables"]
         ]
         self._spellings = {one.name: one.spellings for one in self._variables if one.spellings}
-        self._rows = Rows(search)
+        self._rows = RowSpace(search)
         self._qmc = Qmc({**with_places(search), "rows": self._rows})
         self._reset()
 

@@ -15,7 +15,12 @@ from typing import Any, NamedTuple
 
 from flux_ensemble.document.model import Spec
 from flux_ensemble.features.search.keys import MEAN, SAMPLERS, SKIP
-from flux_ensemble.features.search.outcomes import Outcome, outcomes_of, published, violated
+from flux_ensemble.features.search.outcomes import (
+    OutcomeConstraint,
+    outcomes_of,
+    published,
+    violated,
+)
 from flux_ensemble.features.search.paths import SEARCH, Searched
 from flux_ensemble.features.search.space import DRAWS, Space
 from flux_ensemble.features.search.steps import Steps
@@ -257,7 +262,7 @@ class Stop:
     upper: float | None = None
 
 
-class Told(NamedTuple):
+class PriorTrial(NamedTuple):
     """A trial that others have made.
 
     Args:
@@ -281,7 +286,7 @@ class WarmStart:
         left_out: what was not taken of the files, in sentences, each with whether that is usual.
     """
 
-    trials: tuple[Told, ...] = ()
+    trials: tuple[PriorTrial, ...] = ()
     files: tuple[str, ...] = ()
     left_out: tuple[tuple[str, bool], ...] = ()
 
@@ -397,7 +402,7 @@ class Search:
         ]
         return min(told, key=lambda one: self.costs(one[1]), default=None)
 
-    def violated_by(self, told: Told) -> tuple[float, ...]:
+    def violated_by(self, told: PriorTrial) -> tuple[float, ...]:
         """Return by how much a trial of others violates each constraint on its outcome."""
         return self.violations(self.named(told.params), told.memo)
 
@@ -428,7 +433,7 @@ class Search:
         return tuple(values) if self.several else values[0]
 
     @property
-    def outcomes(self) -> tuple[Outcome, ...]:
+    def outcomes(self) -> tuple[OutcomeConstraint, ...]:
         """The constraints on the outcomes of trials."""
         return outcomes_of(self.subject_to, tuple(variable.name for variable in self.variables))
 

@@ -38,7 +38,7 @@ class Name(NamedTuple):
     is_variable: bool
 
 
-class Outcome:
+class OutcomeConstraint:
     """A constraint on what a trial comes to.
 
     Args:
@@ -52,7 +52,7 @@ class Outcome:
         SyntaxError, RecursionError, MemoryError: the text is not a Python expression.
         ValueError: it is no such constraint.
 
-    >>> mass = Outcome("1 <= mass <= 2 * layers", ["layers"])
+    >>> mass = OutcomeConstraint("1 <= mass <= 2 * layers", ["layers"])
     >>> mass.keys, mass.violation({"layers": 1}, {"mass": 2.5})
     (('mass',), 0.5)
     >>> mass.violation({"layers": 2}, {"mass": 2.5})
@@ -179,6 +179,8 @@ def violated(violations: Sequence[float]) -> float:
 
 
 @lru_cache(maxsize=64)
-def outcomes_of(texts: tuple[str, ...], variables: tuple[str, ...]) -> tuple[Outcome, ...]:
+def outcomes_of(
+    texts: tuple[str, ...], variables: tuple[str, ...]
+) -> tuple[OutcomeConstraint, ...]:
     """Return the constraints of a search."""
-    return tuple(Outcome(text, variables) for text in texts)
+    return tuple(OutcomeConstraint(text, variables) for text in texts)

@@ -43,7 +43,7 @@ from flux_ensemble.features.search.model import (
     Variable,
     space_of,
 )
-from flux_ensemble.features.search.outcomes import Outcome
+from flux_ensemble.features.search.outcomes import OutcomeConstraint
 from flux_ensemble.features.search.paths import OF_BEST, Searched
 from flux_ensemble.features.search.space import CircleError
 from flux_ensemble.features.search.warm_start import read_warm_start
@@ -347,7 +347,7 @@ def _check_outcomes(
         if text in texts[:index]:
             problems.add(place, f"the constraint {shown(text)} is there twice")
         try:
-            Outcome(text, names).check({one.name: one.example for one in variables})
+            OutcomeConstraint(text, names).check({one.name: one.example for one in variables})
         except (SyntaxError, RecursionError, MemoryError):
             problems.add(
                 place, f"expected a comparison such as 'mass <= 3', not {shown(text)}{remedy(text)}"

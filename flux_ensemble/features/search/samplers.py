@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from flux_ensemble.features.search.gaussian import Gaussian
 from flux_ensemble.features.search.grid import Grid
 from flux_ensemble.features.search.outcomes import violated
-from flux_ensemble.features.search.space import DRAWS, NoPointError, Rows, rows_of
+from flux_ensemble.features.search.space import DRAWS, NoPointError, RowSpace, rows_of
 from flux_ensemble.features.search.steps import Steps
 from flux_ensemble.features.search.trials import GIVEN
 from flux_ensemble.features.search.unit_cube import Qmc
@@ -96,7 +96,7 @@ class SearchSampler:
 
     def __init__(self, search: Mapping[str, Any]) -> None:
         chosen = with_choices(search)
-        self._rows = Rows(chosen)
+        self._rows = RowSpace(chosen)
         self._search = {**with_places(chosen), "rows": self._rows}
         self._reset()
 

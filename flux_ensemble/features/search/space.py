@@ -129,7 +129,7 @@ class Space:
         return self.broken(values) is None
 
 
-class Rows:
+class RowSpace:
     """The space for samplers, whose points are lists in the order of the variables.
 
     They have the places of the values of steps in place of these.
@@ -142,7 +142,7 @@ class Rows:
         space: their conditions, and the constraints.
         order: the places of the variables, each behind those that its condition names.
 
-    >>> rows = Rows(
+    >>> rows = RowSpace(
     ...     {
     ...         "variables": [
     ...             {"name": "x", "low": 0.5, "high": 1.5, "step": 0.5},
@@ -218,7 +218,7 @@ class Rows:
         return not self.space.is_constrained or self.space.allows(self.named(row))
 
 
-def rows_of(search: Mapping[str, Any]) -> Rows:
+def rows_of(search: Mapping[str, Any]) -> RowSpace:
     """Return the rows that a search has for its sampler."""
-    rows: Rows = search.get("rows") or Rows(search)
+    rows: RowSpace = search.get("rows") or RowSpace(search)
     return rows

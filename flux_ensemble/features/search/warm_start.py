@@ -23,8 +23,8 @@ from flux_ensemble.features.search.journals import JournalStudy, studies
 from flux_ensemble.features.search.model import (
     MAX_TOLD,
     MAX_TOLD_VALUES,
+    PriorTrial,
     Search,
-    Told,
     Value,
     WarmStart,
 )
@@ -79,7 +79,7 @@ def read_warm_start(
         at: where the document has it.
         problems: collects the problems.
     """
-    told: list[Told] = []
+    told: list[PriorTrial] = []
     for index, given in enumerate(entry.get("trials", ())):
         here = (*at, "trials", index)
         if given is not None and not problems.blames(here):
@@ -174,7 +174,7 @@ def _has_kind(file: str, at: Path, problems: Problems) -> bool:
     return False
 
 
-def _written(search: Search, row: Mapping[str, Any]) -> Told:
+def _written(search: Search, row: Mapping[str, Any]) -> PriorTrial:
     """Return a trial that the document has itself.
 
     Raises:
@@ -196,7 +196,7 @@ def _written(search: Search, row: Mapping[str, Any]) -> Told:
     return _told(search, row, {key: row[key] for key in keys})
 
 
-def _told(search: Search, params: Mapping[str, Any], memo: Mapping[str, Any]) -> Told:
+def _told(search: Search, params: Mapping[str, Any], memo: Mapping[str, Any]) -> PriorTrial:
     """Return a trial with these values of variables, and what it published.
 
     Raises:
@@ -206,7 +206,7 @@ def _told(search: Search, params: Mapping[str, Any], memo: Mapping[str, Any]) ->
     numbers = {key: _number(value) or 0.0 for key, value in memo.items()}
     values = tuple(numbers[objective.key] for objective in search.objectives)
     needed = {key: numbers[key] for of in search.outcomes for key in of.keys}
-    told = Told(row, values if search.several else values[0], needed)
+    told = PriorTrial(row, values if search.several else values[0], needed)
     try:
         search.violated_by(told)
     except ValueError as error:
@@ -286,7 +286,7 @@ class _Reading:
         self._file = file
         self.left_out: list[tuple[str, bool]] = []
 
-    def told(self, text: str, study: str | None) -> list[Told]:
+    def told(self, text: str, study: str | None) -> list[PriorTrial]:
         """Return the trials of a file.
 
         Args:
@@ -311,7 +311,7 @@ class _Reading:
             )
             for key in _published(self._search)
         }
-        trials: dict[Any, list[Told]] = {}
+        trials: dict[Any, list[PriorTrial]] = {}
         unended, unread, unfit = 0, [], []
         for place, (where, row) in enumerate(self._of_search(records)):
             memo = {key: row.get(one) for key, one in published.items()}
@@ -337,14 +337,14 @@ class _Reading:
             raise ValueError(first or f"{self._file}: there are only trials {_UNENDED}")
         return [self._aggregated(jobs) for jobs in trials.values()]
 
-    def _aggregated(self, jobs: Sequence[Told]) -> Told:
+    def _aggregated(self, jobs: Sequence[PriorTrial]) -> PriorTrial:
         """Return the trial that some jobs are."""
         first, *others = jobs
         if not others:
             return first
         each = [[one.memo[key] for key in first.memo] for one in jobs]
         memo = dict(zip(first.memo, self._search.aggregated_each(each), strict=False))
-        return Told(first.params, self._search.aggregated([one.value for one in jobs]), memo)
+        return PriorTrial(first.params, self._search.aggregated([one.value for one in jobs]), memo)
 
     def _note(self, unended: int, unread: Sequence[str], unfit: Sequence[str]) -> None:
         if unended:

@@ -12,7 +12,7 @@ import string
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from flux_ensemble.runtime.command import Command, Outcome
+from flux_ensemble.runtime.command import Command, CommandResult
 from flux_ensemble.runtime.ports import Loop
 
 #: Number of commands that run at once.
@@ -95,7 +95,7 @@ class Commands:
             self._run(words, ended)
 
     def _run(self, words: list[str], ended: Ended) -> None:
-        def done(outcome: Outcome) -> None:
+        def done(outcome: CommandResult) -> None:
             self._running.discard(command)
             if self._waiting:
                 self._loop.timer(0.0, self._next)
@@ -105,7 +105,7 @@ class Commands:
         self._running.add(command)
 
 
-def _reason(words: list[str], limit: float, outcome: Outcome) -> str | None:
+def _reason(words: list[str], limit: float, outcome: CommandResult) -> str | None:
     """Return why a command has failed, with the end of what it wrote; None if it has not."""
     if outcome.late:
         reason = f"{shlex.join(words)!r} did not end within {limit:g} s"

@@ -112,7 +112,7 @@ class Listener(Protocol):
         ...
 
 
-class Jobs(Protocol):
+class JobRunner(Protocol):
     """What runs the jobs of a run: a `LocalQueue`, or members, which go on without the run.
 
     Attributes:
@@ -141,7 +141,7 @@ class Jobs(Protocol):
     def close(self) -> None: ...
 
 
-class Home(Jobs, Protocol):
+class Home(JobRunner, Protocol):
     """Members as what runs the jobs: see `service.home.Home`."""
 
     @property
@@ -326,7 +326,7 @@ class LocalRun:
                 log=listener.note,
                 **self._where,
             )
-        self._queue: Jobs = self._home or self._make_queue(cluster)
+        self._queue: JobRunner = self._home or self._make_queue(cluster)
         stack.callback(self._queue.close)
         self._ensemble = self._make_ensemble(cwd, recorder)
         engine = self._ensemble.engine

@@ -32,7 +32,7 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class MemberCallbacks:
     """Callbacks for news of members.
 
     Args:

@@ -51,7 +51,7 @@ class NestedMember(FluxMember):
     def submit(self, command: SubmitJobs, done: Done) -> None:
         """Submit jobs when the command is durable.
 
-        The commands of a lost member have no outcome: see `queues.nested.callbacks.Told.gone`.
+        The commands of a lost member have no outcome: see `MemberCallbacks.gone`.
         """
         indices = range(command.first, command.first + command.count)
         tags = [Tag(command.group, command.rule, command.firing, index) for index in indices]

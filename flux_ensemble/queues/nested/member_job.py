@@ -29,7 +29,7 @@ from flux_ensemble.queues.flux.refusals import refusal
 from flux_ensemble.queues.flux.steps import Resume, Steps, run
 from flux_ensemble.queues.flux.submission import SubmissionWait
 from flux_ensemble.queues.nested.attempts import Attempts
-from flux_ensemble.queues.nested.callbacks import Gone, Told
+from flux_ensemble.queues.nested.callbacks import Gone, MemberCallbacks
 from flux_ensemble.queues.nested.life import NEXT, UNNEEDED, Phase, silent
 from flux_ensemble.queues.nested.listener import Heard
 from flux_ensemble.queues.nested.provider import JobName, Provider
@@ -189,7 +189,7 @@ class MemberJob:
         loop: Loop,
         parent: Broker | None,
         provider: Provider | None,
-        told: Told,
+        told: MemberCallbacks,
         *,
         drain: float,
         program: Program,

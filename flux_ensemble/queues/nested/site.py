@@ -1,6 +1,6 @@
 """The members of a service: jobs that providers start, and instances that are reached by a URI.
 
-start, find, connect, drain, end ──► Site ──► a MemberJob each ──► Told
+start, find, connect, drain, end ──► Site ──► a MemberJob each ──► MemberCallbacks
                             providers ────────────┘
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flux_ensemble.queues.nested.callbacks import Told
+from flux_ensemble.queues.nested.callbacks import MemberCallbacks
 from flux_ensemble.queues.nested.listener import IDENTITY
 from flux_ensemble.queues.nested.member_job import MemberJob
 from flux_ensemble.queues.nested.provider import Provider, Written
@@ -50,7 +50,7 @@ class Site:
         loop: Loop,
         broker: Broker | None,
         *,
-        told: Told,
+        told: MemberCallbacks,
         log_error: Callable[[str], None],
         follows: Callable[[], tuple[frozenset[str], bool]] = lambda: (frozenset(), False),
         reconnect: float = RECONNECT_SECONDS,

@@ -257,7 +257,7 @@ def entries(returned: Any) -> list[dict[str, Any]]:
     return result
 
 
-class Worker:
+class WorkerLoop:
     """The loop that answers the service's calls, one at a time, until the channel is closed."""
 
     def __init__(self, channel: int, lifeline: int) -> None:
@@ -418,7 +418,7 @@ def main() -> None:
             encoding="utf-8", errors="backslashreplace", line_buffering=True
         )
     faulthandler.enable()
-    Worker(int(sys.argv[1]), int(sys.argv[2])).run()
+    WorkerLoop(int(sys.argv[1]), int(sys.argv[2])).run()
 
 
 if __name__ == "__main__":

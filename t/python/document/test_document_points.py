@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from flux_ensemble.document.bounds import MAX_BYTES, MAX_VALUES
 from flux_ensemble.document.lint import Warnings
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
-from flux_ensemble.document.points import Points, Rows
+from flux_ensemble.document.points import Points, RowSelection
 from flux_ensemble.document.problems import Problems
 from flux_ensemble.document.values import parse_values
 from flux_ensemble.scalars import as_text, number
@@ -496,7 +496,7 @@ def test_a_cell_equals_its_spelling(cells: list[str]) -> None:
     text = "x,n\n" + "".join(f"{cell},{n}\n" for n, cell in enumerate(cells))
     for cell in cells:
         points = Points(lambda name, problems: text)
-        rows = Rows(f"x == {cell!r}")
+        rows = RowSelection(f"x == {cell!r}")
         column = points.column("points.csv", "n", Problems(), (), rows)
         assert column is not None
         assert list(column.values) == [n for n, one in enumerate(cells) if one == cell]

@@ -19,7 +19,7 @@ from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.snapshot import dump, restore
 from flux_ensemble.features.search.advisers import described
 from flux_ensemble.features.search.model import Objective, searches_of
-from flux_ensemble.features.search.outcomes import Outcome, violated
+from flux_ensemble.features.search.outcomes import OutcomeConstraint, violated
 from flux_ensemble.features.search.samplers import BEST, LATEST, MANY, seed_of
 from flux_ensemble.features.search.trials import COMPLETE, FAILED, INFEASIBLE, PRUNED
 from flux_ensemble.features.search.vocs import vocs_of
@@ -59,12 +59,12 @@ rules:
 )
 def test_a_violation_is_how_far_a_trial_is_beyond_the_bound(text: str, violation: float) -> None:
     memo = {"mass": 4, "val-loss": 0.25, "yield": 7.0, "ok": True}
-    outcome = Outcome(text, ["layers", "rate", "unused"])
+    outcome = OutcomeConstraint(text, ["layers", "rate", "unused"])
     assert outcome.violation({"layers": 2, "rate": None}, memo) == violation
 
 
 def test_a_bound_that_is_no_part_of_what_is_allowed_is_violated_by_equal_values() -> None:
-    strict = Outcome("errors < 1", [])
+    strict = OutcomeConstraint("errors < 1", [])
     assert strict.violation({}, {"errors": 1}) > 0
     assert strict.violation({}, {"errors": 0}) == -1
 
@@ -82,7 +82,7 @@ def test_a_violation_that_is_unknown_has_a_reason(
     text: str, memo: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(ValueError, match=f"^{reason}$"):
-        Outcome(text, []).violation({}, memo)
+        OutcomeConstraint(text, []).violation({}, memo)
 
 
 # -- documents -----------------------------------------------------------------------

@@ -21,8 +21,8 @@ from flux_ensemble.engine.commands import Ask
 from flux_ensemble.features.search.advisers import described
 from flux_ensemble.features.search.model import (
     MAX_TOLD,
+    PriorTrial,
     Search,
-    Told,
     Variable,
     WarmStart,
     searches_of,
@@ -540,7 +540,7 @@ def warm(given: Search, many: int = 20) -> Search:
     asked = Asked(replace(given, sampler="random", id="other", generator=None))
     points = asked.run(many, 1)
     trials = tuple(
-        Told(
+        PriorTrial(
             asked.search.row_of(point),
             (loss(point), point["x"]) if given.several else loss(point),
         )
@@ -567,9 +567,9 @@ def test_a_sampler_learns_from_them_and_a_new_process_goes_on_as_the_one_before(
 def test_a_few_that_it_begins_with_are_not_tried_again(sampler: str) -> None:
     cold = search(sampler)
     first = Asked(cold).run(4, 1)
-    told = tuple(Told(cold.row_of(point), loss(point)) for point in first)
+    told = tuple(PriorTrial(cold.row_of(point), loss(point)) for point in first)
     second = Asked(replace(cold, warm_start=WarmStart(told))).run(4, 1)
-    told = tuple(Told(cold.row_of(point), loss(point)) for point in second)
+    told = tuple(PriorTrial(cold.row_of(point), loss(point)) for point in second)
     third = Asked(replace(cold, warm_start=WarmStart(told))).run(4, 1)
     tried = [point["x"] for point in (*first, *second, *third)]
     assert len(set(tried)) == len(tried)
@@ -693,7 +693,7 @@ def test_a_generator_gets_them_before_its_first_point() -> None:
     cold = generating("Learner", initial=3)
     row = (0.5, 1, "p")
     given = replace(
-        cold, warm_start=WarmStart(tuple(Told(row, value) for value in (1.0, 2.0, 3.0)))
+        cold, warm_start=WarmStart(tuple(PriorTrial(row, value) for value in (1.0, 2.0, 3.0)))
     )
     asked = Asked(given)
     asked.ask()

@@ -39,7 +39,7 @@ from flux_ensemble.queues.flux.stream import StreamingRequest  # noqa: E402
 from flux_ensemble.queues.flux.submission import EnsembleRun  # noqa: E402
 from flux_ensemble.queues.nested import member_job  # noqa: E402
 from flux_ensemble.queues.nested.attempts import Attempt, Lost, attempt_of  # noqa: E402
-from flux_ensemble.queues.nested.callbacks import Gone, Told  # noqa: E402
+from flux_ensemble.queues.nested.callbacks import Gone, MemberCallbacks  # noqa: E402
 from flux_ensemble.queues.nested.jobspec import member_jobspec, member_tag  # noqa: E402
 from flux_ensemble.queues.nested.life import Phase  # noqa: E402
 from flux_ensemble.queues.nested.listener import Facts  # noqa: E402
@@ -249,7 +249,7 @@ class Sites(Bench):
         self.failed: list[str] = []
         self.broker = Broker(self.handle, self.unexpected)
         self.queue = FluxQueue(self.broker)
-        told = Told(
+        told = MemberCallbacks(
             up=self._up,
             draining=lambda tag, why, ends: keep(self.draining)(tag, why),
             expires=self._expires,

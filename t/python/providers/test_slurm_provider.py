@@ -15,7 +15,7 @@ from flux_ensemble.queues.nested.provider import JobName, Started
 from flux_ensemble.queues.nested.shape import MemberTag, Program, Shape, Size
 from flux_ensemble.queues.providers.slurm.job import describe, mark
 from flux_ensemble.queues.providers.slurm.provider import SlurmProvider
-from flux_ensemble.runtime.command import Outcome
+from flux_ensemble.runtime.command import CommandResult
 
 HOME = "12.5"
 
@@ -79,7 +79,7 @@ class Slurm:
         self,
         loop: Timers,
         words: Sequence[str],
-        done: Callable[[Outcome], None],
+        done: Callable[[CommandResult], None],
         *,
         environment: Mapping[str, str] | None = None,
         script: str = "",
@@ -92,24 +92,28 @@ class Slurm:
         if not fault:
             self.loop.timer(after, lambda: done(act(words)))
         elif how == "refused":
-            trouble = Outcome("", "sbatch: error: Unable to contact slurm controller (connect)")
+            trouble = CommandResult(
+                "", "sbatch: error: Unable to contact slurm controller (connect)"
+            )
             self.loop.timer(after, lambda: done(trouble))
         else:
             # It is done, at once or a good while after it was given up, and nobody knows.
             pause = after if how == "lost" else self.random.uniform(1.0, 20.0)
             self.loop.timer(pause, lambda: act(words))
-            self.loop.timer(after, lambda: done(Outcome("", "did not end in time", late=True)))
+            self.loop.timer(
+                after, lambda: done(CommandResult("", "did not end in time", late=True))
+            )
 
-    def _sbatch(self, words: Sequence[str]) -> Outcome:
+    def _sbatch(self, words: Sequence[str]) -> CommandResult:
         if self.refusal is not None:
-            return Outcome("", self.refusal)
+            return CommandResult("", self.refusal)
         (comment,) = [word[10:] for word in words if word.startswith("--comment=")]
         assert {"--hold", "--no-requeue"} <= set(words)
         job = str(next(self._ids))
         self.jobs[job] = {"comment": comment, "state": "PENDING", "reason": "JobHeldUser"}
         if not self.holds:
             self._start(job)
-        return Outcome(f"{job};cluster\n")
+        return CommandResult(f"{job};cluster\n")
 
     def _start(self, job: str) -> None:
         entry = self.jobs[job]
@@ -124,32 +128,32 @@ class Slurm:
             entry["state"], entry["reason"] = "RUNNING", "None"
             entry["told"] = f" ssh://n1/run/{job}"
 
-    def _scontrol(self, words: Sequence[str]) -> Outcome:
+    def _scontrol(self, words: Sequence[str]) -> CommandResult:
         assert words[1] == "release"
         if words[2] not in self.jobs:
-            return Outcome("", "Invalid job id specified")
+            return CommandResult("", "Invalid job id specified")
         self._start(words[2])
-        return Outcome("")
+        return CommandResult("")
 
-    def _scancel(self, words: Sequence[str]) -> Outcome:
+    def _scancel(self, words: Sequence[str]) -> CommandResult:
         if words[-1] not in self.jobs:
-            return Outcome(
+            return CommandResult(
                 "", "scancel: error: Kill job error on job id 7: Invalid job id specified"
             )
         self.end(words[-1], "CANCELLED")
-        return Outcome("")
+        return CommandResult("")
 
     def end(self, job: str, state: str) -> None:
         if self.jobs[job]["state"] in ("PENDING", "RUNNING"):
             self.jobs[job].update(state=state, reason="None")
 
-    def _squeue(self, words: Sequence[str]) -> Outcome:
+    def _squeue(self, words: Sequence[str]) -> CommandResult:
         lines = [
             f"{job}|{entry['state']}|N/A|{entry['reason']}|"
             f"{entry['comment']}{entry.get('told', '')}"
             for job, entry in self.jobs.items()
         ]
-        return Outcome("\n".join(["7|RUNNING|N/A|None|somebody's | own", *lines]))
+        return CommandResult("\n".join(["7|RUNNING|N/A|None|somebody's | own", *lines]))
 
     def alive(self, comment: str) -> list[str]:
         return [
@@ -356,7 +360,7 @@ def test_one_that_is_not_wanted_any_more_is_not_submitted() -> None:
 
 def test_a_service_that_died_before_the_release_releases() -> None:
     world = World()
-    world.slurm._scontrol = lambda words: Outcome("", "down")  # type: ignore[method-assign]
+    world.slurm._scontrol = lambda words: CommandResult("", "down")  # type: ignore[method-assign]
     world.start(1)
     world.run(10.0)
     assert not world.slurm.starts

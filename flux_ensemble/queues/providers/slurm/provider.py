@@ -23,7 +23,7 @@ from flux_ensemble.queues.nested.life import UNNEEDED
 from flux_ensemble.queues.nested.provider import JobName, Started, Written
 from flux_ensemble.queues.nested.shape import Shape
 from flux_ensemble.queues.providers.slurm.job import COLUMNS, SlurmJob, describe, mark, read
-from flux_ensemble.runtime.command import Command, Outcome
+from flux_ensemble.runtime.command import Command, CommandResult
 from flux_ensemble.runtime.ports import Handle, Loop
 from flux_ensemble.texts import bounded
 
@@ -132,7 +132,7 @@ class SlurmProvider:
     def end(self, job: JobName, reason: str, done: Report) -> None:
         """Cancel a job."""
 
-        def ended(outcome: Outcome) -> None:
+        def ended(outcome: CommandResult) -> None:
             gone = outcome.error is not None and "invalid job id" in outcome.error.lower()
             failed = outcome.error is not None and not gone
             done(OSError(errno.EAGAIN, outcome.error) if failed else None)
@@ -180,7 +180,7 @@ class SlurmProvider:
         words = ["squeue", "--noheader", "--array", "--states=all", "--me", f"--format={COLUMNS}"]
         self._run(self._loop, words, partial(self._listed, asked), limit=LIST_SECONDS)
 
-    def _listed(self, asked: list[_Following], outcome: Outcome) -> None:
+    def _listed(self, asked: list[_Following], outcome: CommandResult) -> None:
         self._listing = False
         if self._closed:
             return
@@ -279,7 +279,7 @@ class SlurmProvider:
             script=following.job["script"],
         )
 
-    def _answered(self, following: _Following, outcome: Outcome) -> None:
+    def _answered(self, following: _Following, outcome: CommandResult) -> None:
         following.submitting = False
         if self._closed:
             return
@@ -318,7 +318,7 @@ class SlurmProvider:
             limit=COMMAND_SECONDS,
         )
 
-    def _did_release(self, following: _Following, outcome: Outcome) -> None:
+    def _did_release(self, following: _Following, outcome: CommandResult) -> None:
         if outcome.error is not None:
             # The next list shows whether it is still held.
             following.released = False
