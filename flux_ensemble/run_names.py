@@ -78,9 +78,10 @@ def named_otherwise(asked: str, name: str, remove: str, state: str = "has ended"
         state: of that run.
 
     >>> named_otherwise("sweep", "sweep-2", "flux ensemble rm sweep")
-    "'sweep' has ended and is kept ('flux ensemble rm sweep' removes it): this run is 'sweep-2'"
+    "'sweep' has ended and is kept: this run is 'sweep-2' ('flux ensemble rm sweep' removes ..."
     """
-    return f"{asked!r} {state} and is kept ('{remove}' removes it): this run is {name!r}"
+    kept = f"{asked!r} {state} and is kept: this run is {name!r}"
+    return f"{kept} ('{remove}' removes the earlier one)"
 
 
 def cannot_resume(name: str, *, search: bool = False) -> str:

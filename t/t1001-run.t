@@ -161,12 +161,14 @@ test_expect_success 'what has ended is kept: a second run of its name has one of
 	flux ensemble run --name kept hello.yaml &&
 	flux ensemble log kept >before &&
 	flux ensemble run --name kept hello.yaml >out 2>err &&
-	grep "^flux-ensemble: .kept. has ended and is kept .*: this run is .kept-2" err &&
+	grep "^flux-ensemble: .kept. has ended and is kept: this run is .kept-2" err &&
 	grep "^kept-2: completed" out &&
 	flux ensemble log kept >after && test_cmp before after &&
 	is kept-3 "$(flux ensemble load --name kept hello.yaml 2>err)" &&
 	grep "this run is .kept-3" err &&
 	flux ensemble wait kept-3 &&
+	is "kept: completed (it had ended before)" "$(flux ensemble cancel kept 2>err)" &&
+	grep "^flux-ensemble: .run. begins another run and .flux ensemble rm kept. removes this" err &&
 	load_module reload &&
 	is "kept kept-2 kept-3" "$(echo $(flux ensemble list -n -o "{name}" | grep kept))"
 '

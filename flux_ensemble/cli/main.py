@@ -64,6 +64,12 @@ MEANT = {
     **dict.fromkeys(("attach", "follow"), "'watch' follows an ensemble"),
 }
 
+#: Ending of a file -> the options of which it can be the value, of which a command has one.
+WRITTEN = {
+    ".html": ("--report", "--output"),
+    **dict.fromkeys((".csv", ".json", ".jsonl", ".sqlite", ".parquet"), ("--export",)),
+}
+
 #: Options of other tools -> the advice for them.
 MEANT_OPTIONS = {
     **dict.fromkeys(
@@ -271,7 +277,7 @@ def run_command(argv: list[str] | None = None) -> int:
         if isinstance(exc, click.NoSuchOption) and exc.option_name in MEANT_OPTIONS:
             print_error(f"no such option {exc.option_name!r} ({MEANT_OPTIONS[exc.option_name]})")
             return USAGE
-        print_error(_sentence(exc.format_message()) + _word_order(exc))
+        print_error(_sentence(exc.format_message()) + _meant(exc))
         return USAGE
     except click.Abort:
         return INTERRUPTED
@@ -289,18 +295,27 @@ def run_command(argv: list[str] | None = None) -> int:
         return FAILED
 
 
-def _word_order(error: click.UsageError) -> str:
-    """Return the right command if a name was given beside a document; "" if none was."""
-    ctx = error.ctx
-    name, extra = ctx.info_name if ctx else "", _EXTRA.fullmatch(error.message)
-    if ctx is None or extra is None or name not in ("run", "load"):
+def _meant(error: click.UsageError) -> str:
+    """Return the right command for an argument too many; "" if none is known."""
+    ctx, extra = error.ctx, _EXTRA.fullmatch(error.message)
+    name = ctx.info_name if ctx else None
+    if ctx is None or name is None or extra is None or len(words := extra["words"].split()) != 1:
         return ""
-    given = [str(ctx.params.get("file")), *extra["words"].split()]
-    files = [word for word in given if PurePath(word).suffix in DOCUMENTS]
-    if len(given) != 2 or len(files) != 1:
+    first, word = str(ctx.params.get("file", ctx.params.get("name"))), words[0]
+    options = {option for param in ctx.command.params for option in param.opts}
+    for option in WRITTEN.get(PurePath(word).suffix, ()):
+        if option in options:
+            return f": a file to write is an option, '{own_command(name, first, option, word)}'"
+    if word.isdigit() and ctx.params.get("no_header"):
+        # As for head(1), and many other tools.
+        jobs = own_command("jobs", first, "--sort=-memo.KEY", "-c", word)
+        most = f"; '{jobs}' shows the {word} jobs with the largest KEY" if name == "best" else ""
+        return f": -n leaves out the headings, and takes no number{most}"
+    files = [one for one in (first, word) if PurePath(one).suffix in DOCUMENTS]
+    if name not in ("run", "load") or len(files) != 1:
         return ""
-    given.remove(files[0])
-    return f": a name is an option, '{own_command(name, '--name', given[0], files[0])}'"
+    title = word if files == [first] else first
+    return f": a name is an option, '{own_command(name, '--name', title, files[0])}'"
 
 
 def _sentence(message: str) -> str:

@@ -172,6 +172,43 @@ def cut_short(status: EnsembleStatus) -> Iterator[tuple[str, int]]:
             yield one["id"], max(1, cancelled)
 
 
+def ways_on(status: EnsembleStatus, command: Callable[..., str]) -> str:
+    """Return what can be done about an ensemble that has ended, what removes it last.
+
+    Args:
+        status: of the ensemble.
+        command: returns a command about it, from its words.
+
+    >>> group = {"failed": 2, "timeout": 0, "canceled": 0}
+    >>> ended = {"name": "md", "state": "completed", "failed": 1, "groups": {"md": group}}
+    >>> ways_on(ended, lambda *words: " ".join(words))
+    "'rerun md' runs again what did not succeed, 'run' begins another run, and 'rm md' removes this"
+    """
+    name = status["name"]
+    ways = [f"'{command('rerun', name)}' runs again what did not succeed"] * has_reruns(status)
+    for search in status.get("searches", ())[:1]:
+        of = () if len(status["searches"]) == 1 else (search["id"],)
+        more = command("search", name, *of, "--more", "N")
+        ways.append(f"'{more}' gives {'its' if not of else 'a'} search more trials")
+    ways.append("'run' begins another run")
+    removes = f"'{command('rm', name)}' removes this"
+    return f"{', '.join(ways)}{',' * (len(ways) > 1)} and {removes}"
+
+
+def has_reruns(status: EnsembleStatus) -> bool:
+    """Return whether `rerun` has jobs to run, which trials of searches are not.
+
+    >>> group = {"failed": 1, "timeout": 0, "canceled": 0}
+    >>> has_reruns({"failed": 0, "groups": {"md": group}})  # It succeeded when tried again.
+    False
+    """
+    searches = {search.get("group") for search in status.get("searches", ())}
+    others = [group for name, group in status.get("groups", {}).items() if name not in searches]
+    left = any(group.get("canceled") or group.get("unsent") for group in others)
+    failed = any(group["failed"] or group["timeout"] for group in others)
+    return left or (failed and failed_jobs(status) > 0)
+
+
 def _rules(status: EnsembleStatus) -> Iterator[str]:
     # Guests see neither rules nor groups. An error that was recovered from is cleared.
     wrong = [rule for rule in status.get("rules", ()) if rule["error"]]

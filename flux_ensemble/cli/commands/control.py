@@ -15,6 +15,7 @@ from flux_ensemble.cli.display.troubles import left
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import targeted
 from flux_ensemble.client.errors import EnsembleError
+from flux_ensemble.client.troubles import ways_on
 from flux_ensemble.job_ids import JobIds
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.results.hosts import Target, command_of, label_of
@@ -105,21 +106,23 @@ def cancel(name: str, group: str | None, target: Target) -> None:
     if group is None or "jobs" not in answer:
         # A cancelled ensemble is ending or canceled; another state means that it had ended before.
         had_ended = answer["state"] in ("completed", "failed")
-        removes = f" (it had ended before; '{command_of(target, 'rm', name)}' removes it)"
-        _say(name, f"{answer['state']}{removes if had_ended else ''}")
-        if not had_ended:
-            _say_left(target, name)
+        _say(name, f"{answer['state']}{' (it had ended before)' if had_ended else ''}")
+        _say_left(target, name, had_ended=had_ended)
         return
     jobs = answer["jobs"]
     what = f"{jobs} job{'s'[: jobs != 1]} of group {group!r} cancelled"
     _say(name, f"{answer['state']}: {what if jobs else f'no job of group {group!r} was active'}")
 
 
-def _say_left(target: Target, name: str) -> None:
-    """Print what an ensemble that was just cancelled did not run, if that is known."""
+def _say_left(target: Target, name: str, *, had_ended: bool) -> None:
+    """Print what an ensemble that was just cancelled did not run, if that is known.
+
+    Or, of one that had ended before, what can be done about it.
+    """
     # It is cancelled, whatever becomes of a further request.
     with suppress(EnsembleError):
-        for sentence in left(target.status(name)["ensembles"][0], partial(command_of, target)):
+        status, command = target.status(name)["ensembles"][0], partial(command_of, target)
+        for sentence in [ways_on(status, command)] if had_ended else left(status, command):
             say(sentence)
 
 

@@ -115,6 +115,11 @@ def _meant(target: Target, names: Sequence[str | None]) -> str:
             return f"{wrong!r} is a document: name its ensemble, '{meant}'"
         return f"{wrong!r} is a document: '{own_command('run', wrong)}' runs it"
     name = next((word for word in given if word in known), "")
+    if PurePath(wrong).suffix == ".html" and command == ["report"]:
+        words = [name] if name else known[-1:]
+        if words:
+            meant = command_of(target, *command, *words, "-o", wrong)
+            return f"the file to write is an option, '{meant}'"
     if not name or given[0] == name:
         return ""
     given.remove(name)

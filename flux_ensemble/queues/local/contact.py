@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from flux_ensemble.client.payloads import sendable
+from flux_ensemble.client.troubles import ways_on
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.queues.local.again import clause_of
@@ -189,17 +190,15 @@ def _is_stopped(pid: int) -> bool:
 
 def _over(states: States, name: str, op: str | None = None) -> RequestError:
     """Make the error for a run that does not go on, and may not have performed `op`."""
-    status = states.status(name)
+    status: Any = states.status(name)
     before = "" if op is None else f" before it answered '{op}'"
     if states.is_interrupted(status):
         clause = clause_of(status.get("again"))
         reason = f"the run of {name!r} was interrupted{before or ' before it ended'}: {clause}"
         return RequestError(errno.EAGAIN, reason)
     if status["state"] in FINAL_STATES:
-        reason = (
-            f"ensemble {name!r} has ended{before} ({status['state']}): "
-            f"'{states.command('rm', name)}' removes it"
-        )
+        ways = ways_on(status, states.command)
+        reason = f"ensemble {name!r} has ended{before} ({status['state']}): {ways}"
         return RequestError(errno.EINVAL, reason)
     tells = states.command("status", name)
     reason = f"the run of {name!r} went away{before}: '{tells}' tells how it is"

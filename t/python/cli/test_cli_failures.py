@@ -548,9 +548,10 @@ def test_a_run_that_the_user_put_on_the_local_queue_is_looked_for_there(
     run_command(["failures", "b", "--queue", "local"])
     assert "--filter 'job.returncode == 1' --queue local" in capsys.readouterr().out
     run_command(["run", "-q", "--queue", "local", str(tmp_path / "b.yaml")])
-    assert "'flux-ensemble rm b --queue local' removes it" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "this run is 'b-2' ('flux-ensemble rm b --queue local' removes the earlier one)" in said
     run_command(["cancel", "b", "--queue", "local"])
-    assert "'flux-ensemble rm b" in capsys.readouterr().err
+    assert "'flux-ensemble rerun b" in capsys.readouterr().err
 
 
 def test_commands_in_errors_of_a_state_directory_name_it(

@@ -120,6 +120,8 @@ def study() -> None:
         ("top study.yaml --once", "top study"),
         ("log study.yaml", "log study"),
         ("report study.yaml", "report study"),
+        ("report study page.html", "report study -o page.html"),
+        ("report page.html", "report study -o page.html"),
         ("export study.yaml out.csv", "export study out.csv"),
         ("export out.csv study", "export study out.csv"),
         ("output 1 study", "output study 1"),
@@ -147,6 +149,24 @@ def test_a_name_beside_a_document_is_an_option(
     right = f"flux-ensemble {command.split()[0]} --name big study.yaml"
     assert "unexpected extra argument" in (said := capsys.readouterr().err)
     assert f": a name is an option, '{right}'" in said
+
+
+@pytest.mark.parametrize(
+    ("command", "right"),
+    [
+        ("run study.yaml page.html", "run study.yaml --report page.html"),
+        ("run study.yaml jobs.csv", "run study.yaml --export jobs.csv"),
+        ("rerun study page.html", "rerun study --report page.html"),
+        ("simulate study.yaml page.html", "simulate study.yaml --report page.html"),
+        ("best study -n 5", "jobs study --sort=-memo.KEY -c 5"),
+    ],
+)
+def test_a_file_to_write_and_a_number_are_values_of_options(
+    command: str, right: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(command.split()) == 2
+    assert "unexpected extra argument" in (said := capsys.readouterr().err)
+    assert f"'flux-ensemble {right}'" in said
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,9 @@ def test_an_ensemble_that_has_ended_takes_no_request_and_can_be_unloaded(
     assert "ensemble 'test' has ended (canceled)" in capsys.readouterr().err
     assert steered("cancel", "test") == 2
     place = f"--state-dir {steered.run.state}"
-    assert f"'flux-ensemble rm test {place}' removes it" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"(canceled): 'flux-ensemble rerun test {place}' runs again what did not succeed" in said
+    assert f", 'run' begins another run, and 'flux-ensemble rm test {place}' removes this" in said
     assert not (steered.run.state / "test" / "control").exists()
     assert steered("unload", "test") == 0
     assert list(steered.run.state.iterdir()) == []
