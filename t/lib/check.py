@@ -10,6 +10,9 @@ in Python, and the scenarios of t/fault with their services are forks of one pro
 imported what they need (warm_server.py). The counts come from what the runners leave behind:
 pytest's JUnit files, and the output of each sharness test that `run-test` keeps in t/test-results.
 
+Ctrl-C or SIGTERM ends all that it has started, also what has left its process group: every process
+whose environment has its mark.
+
 RETRIES=N in the environment gives what fails N more tries; a test that passes then counts as
 passed, and is named in the end, since it has a defect all the same.
 """
@@ -21,13 +24,17 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 TESTS = Path(__file__).resolve().parent.parent
 RESULTS = TESTS / "test-results"
@@ -65,6 +72,12 @@ LONGEST = (
 SHARNESS = {"LANG": "C", "LC_ALL": "C", "TZ": "UTC"}
 
 RETRIES = int(os.environ.get("RETRIES", "0"))
+
+#: The variable by which the processes of a run are known: its value is the id of this process.
+MARK = "FLUX_ENSEMBLE_CHECK"
+
+#: Seconds that processes have to end by themselves after an interruption, and between two looks.
+GRACE, LOOK = 10.0, 0.1
 
 #: One TAP result: "ok 3 - name", "not ok 3 - name", "ok 3 # skip name (reason)".
 TAP_LINE = re.compile(r"^(not ok|ok)\b(?: \d+)?(?: # skip (.*)| - (.*))?$", re.MULTILINE)
@@ -104,6 +117,57 @@ class Counts:
         return 1 if self.failed else 0
 
 
+class Interrupted(BaseException):
+    """A signal has arrived; `ended` is set once no part may begin anything more."""
+
+    ended = Event()
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def run(command: Sequence[str], **options: Any) -> int:
+    """Run a command and return its status; raise `Interrupted` if this run is being ended."""
+    status = 0 if Interrupted.ended.is_set() else subprocess.run(command, **options).returncode
+    if Interrupted.ended.is_set():
+        raise Interrupted(signal.SIGTERM)
+    return status
+
+
+def marked() -> set[int]:
+    """Return the processes that this one has started, and theirs, whatever group they are in."""
+    mark, own = f"{MARK}={os.getpid()}".encode(), os.getpid()
+    found = set()
+    for directory in Path("/proc").glob("[0-9]*"):
+        # It may have ended meanwhile, or belong to another user. What has ended has no environment.
+        with contextlib.suppress(OSError):
+            if mark in (directory / "environ").read_bytes().split(b"\0"):
+                found.add(int(directory.name))
+    return found - {own}
+
+
+def end_all() -> None:
+    """End what was started: by SIGTERM, and what is left after a while by SIGKILL."""
+    Interrupted.ended.set()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        give_up = time.monotonic() + GRACE
+        sent: set[int] = set()
+        while (left := marked()) and time.monotonic() < give_up:
+            # What ends an instance may begin processes for it.
+            for pid in left - sent if number == signal.SIGKILL or not sent else ():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            sent |= left
+            time.sleep(LOOK)
+
+
+def _interrupt(number: int, _frame: object) -> None:
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, signal.SIG_IGN)
+    raise Interrupted(number)
+
+
 def run_pytest(
     counts: Counts, name: str, *options: str, environment: Mapping[str, str] = os.environ
 ) -> None:
@@ -118,7 +182,7 @@ def run_pytest(
     report = RESULTS / f"{name}.xml"
     again = [f"--reruns={RETRIES}", "-rR"] if RETRIES else []
     command = [sys.executable, "-m", "pytest", "-q", *again, *options, f"--junitxml={report}"]
-    status = subprocess.run(command, cwd=TESTS.parent, env=environment).returncode
+    status = run(command, cwd=TESTS.parent, env=environment)
     if not report.exists():
         counts.failed.append(f"pytest ended with status {status} and left no report")
         return
@@ -208,7 +272,7 @@ def prove(files: list[str], variables: dict[str, str]) -> dict[str, Counts]:
         "TEST_RESULTS": str(RESULTS),
     }
     command = ["prove", f"--jobs={SIDE_BY_SIDE}", "--timer", "--exec=lib/run-test", *files]
-    subprocess.run(command, cwd=TESTS, env=environment | variables)
+    run(command, cwd=TESTS, env=environment | variables)
     results = {}
     for file in files:
         log = RESULTS / f"{file}.log"
@@ -256,18 +320,34 @@ def run_pytest_with_flux(counts: Counts) -> None:
 
 def main() -> int:
     """Run all three kinds of tests beside each other, or the sharness tests that are named."""
+    os.environ[MARK] = str(os.getpid())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    try:
+        return run_all(sys.argv[1:])
+    except Interrupted as interrupted:
+        print("interrupted: all that was started has been ended", file=sys.stderr)
+        return 128 + interrupted.number
+
+
+def run_all(names: Sequence[str]) -> int:
+    """Run the tests, as `main`; return the exit code."""
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir()
     # A service, or a worker of pytest, that finds no bytecode compiles all of the package.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     compileall.compile_dir(TESTS.parent / "flux_ensemble", quiet=1)
     parts: list[Callable[[Counts], None]] = [run_unit_tests, run_sharness, run_pytest_with_flux]
-    if names := sys.argv[1:]:
+    if names:
         parts = [lambda counts: run_sharness(counts, names)]
     counts = [Counts() for _ in parts]
     with ThreadPoolExecutor(len(parts)) as pool:
-        for done in [pool.submit(part, its) for part, its in zip(parts, counts, strict=True)]:
-            done.result()
+        try:
+            for done in [pool.submit(part, its) for part, its in zip(parts, counts, strict=True)]:
+                done.result()
+        except Interrupted:
+            end_all()
+            raise
     total = Counts()
     for one in counts:
         total.add(one)
