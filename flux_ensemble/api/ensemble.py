@@ -28,6 +28,7 @@ from flux_ensemble.client.tables import JobTable, wants_interrupted
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.entries import caller, key_of
 from flux_ensemble.job_ids import JobIds
+from flux_ensemble.queues.local.kinds import QUEUES, QueueName, own_queue
 from flux_ensemble.renamed import takes_old_arguments
 from flux_ensemble.run_names import begun_as, can_be_named
 from flux_ensemble.suggestions import hint
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from flux_ensemble.queues.virtual.cluster import VirtualCluster
     from flux_ensemble.results.failures import FailureSummary
 
-Queue = Literal["flux", "local"]
+Queue = Literal["flux", QueueName]
 
 #: Nodes of the local queue and of a simulation, as for the commands.
 NODES = 4
@@ -300,7 +301,7 @@ class Ensemble:
         else:
             cluster = _cluster(nodes, cores, gpus)
             root = _root(state_dir)
-            started = hosts.start_locally(spec, text, cluster, root, resume)
+            started = hosts.start_locally(spec, text, cluster, root, resume, own_queue(queue))
             # Stored before it is waited for, so that an interrupt of `run` can end it.
             before, self._host = self._host, started
             try:
@@ -1108,8 +1109,9 @@ def _chosen(
         queue, state_dir: as for `Ensemble.start`.
         instead: what is done without Flux, for the message about that.
     """
-    if queue not in (None, "flux", "local"):
-        raise WrongValueError(f"queue: expected 'flux' or 'local', not {queue!r}")
+    if queue not in (None, "flux", *QUEUES):
+        known = " or ".join(map(repr, ("flux", *QUEUES)))
+        raise WrongValueError(f"queue: expected {known}, not {queue!r}")
     if queue is not None:
         return queue
     if state_dir is not None:

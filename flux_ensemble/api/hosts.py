@@ -25,6 +25,7 @@ from flux_ensemble.eventlog import Load
 from flux_ensemble.metrics.job_row import JobRow
 from flux_ensemble.queues.local.again import SIZES, Again
 from flux_ensemble.queues.local.client import LocalClient
+from flux_ensemble.queues.local.kinds import QueueName
 from flux_ensemble.queues.local.root import StateError, advised, default_root
 from flux_ensemble.run_names import cannot_resume, named_otherwise
 from flux_ensemble.words import counted
@@ -378,10 +379,15 @@ def kept(host: Host, text: str) -> bool:
 
 
 def start_locally(
-    spec: Spec, text: str, cluster: VirtualCluster, root: Path, resume: bool | None
+    spec: Spec,
+    text: str,
+    cluster: VirtualCluster,
+    root: Path,
+    resume: bool | None,
+    queue: QueueName | None = None,
 ) -> LocalHost:
-    """Return a run on the local queue that is about to begin: see `LocalHost.begun`."""
-    session = LocalSession(spec, text, cluster, root, resume)
+    """Return a run of this machine that is about to begin: see `LocalHost.begun`."""
+    session = LocalSession(spec, text, cluster, root, resume, queue=queue)
     return LocalHost(spec.name, root, session)
 
 

@@ -23,6 +23,7 @@ from flux_ensemble.client.payloads import sendable
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.queues.local import state_dir
 from flux_ensemble.queues.local.again import Again, of_program
+from flux_ensemble.queues.local.kinds import QueueName
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.local.run import LocalRun, RunError
@@ -109,6 +110,7 @@ class LocalSession:
         root: the state directory.
         resume: as for `queues.local.state_dir.StateLog`.
         rerun: the run has ended, and goes on by this request.
+        queue: as for that `StateLog`.
 
     Attributes:
         name: of the ensemble, once it has begun.
@@ -127,6 +129,7 @@ class LocalSession:
         root: Path,
         resume: bool | None,
         rerun: Rerun | None = None,
+        queue: QueueName | None = None,
     ) -> None:
         self.name = spec.name
         self.cluster = cluster
@@ -146,7 +149,7 @@ class LocalSession:
         # A daemon thread: when the program ends, its jobs end, because the guard is closed.
         self._thread = Thread(
             target=self._main,
-            args=(spec, text, cluster, root, resume, rerun),
+            args=(spec, text, cluster, root, resume, rerun, queue),
             name=f"ensemble {spec.name}",
             daemon=True,
         )
@@ -262,10 +265,11 @@ class LocalSession:
         root: Path,
         resume: bool | None,
         rerun: Rerun | None,
+        queue: QueueName | None,
     ) -> None:
         try:
             with ExitStack() as stack:
-                log = StateLog(root, spec.name, text, resume, kept=rerun is not None)
+                log = StateLog(root, spec.name, text, resume, kept=rerun is not None, queue=queue)
                 stack.callback(log.close)
                 if rerun is None:
                     log.note_again(of_program(resume))

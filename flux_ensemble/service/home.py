@@ -347,7 +347,7 @@ class Listener:
 
 
 class Home:
-    """The queue of a run whose jobs run on workers: see `queues.local.run.JobRunner`.
+    """The queue of a run whose jobs run on workers: see `queues.local.run_queue.RunQueue`.
 
     Args:
         spec: the ensemble.

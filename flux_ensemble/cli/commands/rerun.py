@@ -284,7 +284,7 @@ class RerunCommand:
             state_dir=client.root,
             resume=True if self.resume else None,
             fail_on=self.fail_on,
-            local=client.local,
+            queue=client.queue,
             again=again,
         )
         view = make_view(quiet=self.quiet)
@@ -302,7 +302,7 @@ class RerunCommand:
         if Path(where) != Path.cwd():
             root, results = root.absolute(), results.absolute()
         words = ("rerun", *self._sizes(), *results.options(), "--resume", self.name)
-        return advised(root, *words, local=client.local)
+        return advised(root, *words, queue=client.queue)
 
     def _interrupted(self, status: Mapping[str, Any]) -> str:
         from flux_ensemble.queues.local.again import clause_of

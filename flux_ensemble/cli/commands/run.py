@@ -44,6 +44,7 @@ from flux_ensemble.client import Client, EnsembleError, is_named, user_context
 from flux_ensemble.deploy.service_start import ensure_service
 from flux_ensemble.own_command import own_command
 from flux_ensemble.queues.local.client import LocalClient
+from flux_ensemble.queues.local.kinds import QUEUES, USUAL, own_queue
 from flux_ensemble.results.hosts import Target
 from flux_ensemble.run_names import Listed, begun_as, can_be_named, cannot_resume, named_otherwise
 from flux_ensemble.words import counted
@@ -95,7 +96,7 @@ def run_queue_options(command: _Command) -> _Command:
         ),
     ):
         command = option(command)
-    return queue_options(command, ("flux", "local", "minicluster"))
+    return queue_options(command, ("flux", *QUEUES, "minicluster"))
 
 
 def read_minicluster(
@@ -377,7 +378,7 @@ class _Run:
             resume=self.resume,
             fail_on=self.fail_on,
             again=own_command(*self._again()),
-            local=self.queue == "local",
+            queue=own_queue(self.queue),
         )
         view = make_view(quiet=self.quiet)
         return run_locally(spec, text, cluster, view, options, self._take)
@@ -545,9 +546,9 @@ def load(
     "watch" follows it, and "terminate" or "cancel" ends it. A local run has no service that it
     could be left to: "run" runs it, and goes on as long as it.
     """
-    if queue == "local" or state_dir is not None:
+    if own_queue(queue) or state_dir is not None:
         place = () if state_dir is None else ("--state-dir", str(state_dir))
-        command = own_command("run", "--queue", "local", *place, file)
+        command = own_command("run", "--queue", own_queue(queue) or USUAL, *place, file)
         raise Failure(f"{NO_SERVICE}: '{command}' runs it", USAGE)
     text, label = read_document(file)
     spec = check_document(

@@ -37,6 +37,7 @@ from flux_ensemble.cli.display.views import EnsembleView, summarize
 from flux_ensemble.client import user_context
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.queues.local.again import Again
+from flux_ensemble.queues.local.kinds import QueueName
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.root import StateError, advised, default_root
 from flux_ensemble.queues.local.run import FunctionsError, LocalRun, MakeHome, RunError
@@ -81,7 +82,7 @@ class Options:
         resume: as for `queues.local.state_dir.StateLog`.
         fail_on: kinds of troubles with which to exit 1: see `display.troubles`.
         again: the command that continues the run if it is interrupted.
-        local: the user chose the local queue with `--queue local`.
+        queue: the user chose it with `--queue`.
     """
 
     events: bool = False
@@ -91,7 +92,7 @@ class Options:
     resume: bool | None = None
     fail_on: frozenset[str] = frozenset()
     again: str = "flux-ensemble run --resume"
-    local: bool = False
+    queue: QueueName | None = None
 
 
 def run_locally(
@@ -123,14 +124,14 @@ def run_locally(
     with _failures(), ExitStack() as stack:
         stack.callback(view.close)
         root = options.state_dir or default_root()
-        log = StateLog(root, spec.name, text, options.resume, source)
+        log = StateLog(root, spec.name, text, options.resume, source, queue=options.queue)
         stack.callback(log.close)
         if options.again.endswith(" -"):
             # Standard input cannot be read again, but its document is kept.
             kept = shlex.quote(str(log.directory.path / "document"))
             options = replace(options, again=f"{options.again} < {kept}")
         log.note_again(Again(options.again))
-        advice = partial(advised, root, local=options.local)
+        advice = partial(advised, root, queue=options.queue)
         spec = _told(spec, log, root, advice)
         recorder = _recorder(options.record, spec, text)
         loop = LocalLoop()
@@ -181,7 +182,7 @@ def reopen_locally(
         stack.callback(log.close)
         loop = LocalLoop()
         stack.callback(loop.close)
-        advice = partial(advised, root, local=options.local)
+        advice = partial(advised, root, queue=options.queue)
         printer = Printer(view, loop, spec, advice, events=options.events)
         run = _made(stack, spec, cluster, loop, log, printer, user_context(cwd), None, text)
         if options.resume:

@@ -21,6 +21,7 @@ from flux_ensemble.cli.common import DOCUMENTS, Failure
 from flux_ensemble.client import Client, EnsembleError, is_named
 from flux_ensemble.own_command import own_command
 from flux_ensemble.queues.local.client import LocalClient
+from flux_ensemble.queues.local.kinds import QUEUES, own_queue
 from flux_ensemble.queues.local.root import StateError, default_root
 from flux_ensemble.results.hosts import Target, command_of
 
@@ -33,7 +34,7 @@ _UNLOADED = "the ensemble service is not loaded"
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def queue_options(command: _Command, choices: Sequence[str] = ("flux", "local")) -> _Command:
+def queue_options(command: _Command, choices: Sequence[str] = ("flux", *QUEUES)) -> _Command:
     """Add the options `--queue` and `--state-dir`."""
     for option in (
         click.option(
@@ -195,9 +196,10 @@ def reach(connect: Callable[[], Client], queue: str | None, state_dir: Path | No
         BindingsError, EnsembleError: neither Flux nor a state directory can be reached.
         Failure: the user has no home directory for the state directory.
     """
-    if queue != "flux" and (queue == "local" or state_dir is not None):
+    own = own_queue(queue)
+    if queue != "flux" and (own or state_dir is not None):
         try:
-            return LocalClient(state_dir or default_root(), local=queue == "local")
+            return LocalClient(state_dir or default_root(), queue=own)
         except StateError as error:
             raise Failure(str(error)) from None
     client = connect_unless(connect, queue)
@@ -232,7 +234,7 @@ def connect_unless(connect: Callable[[], Client], queue: str | None) -> Client |
     Raises:
         BindingsError, EnsembleError: the instance that the user named cannot be reached.
     """
-    if queue == "local":
+    if own_queue(queue):
         return None
     try:
         return connect()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.client.tables import JobTable, wants_interrupted
 from flux_ensemble.job_ids import JobIds
+from flux_ensemble.queues.local.kinds import QueueName
 from flux_ensemble.queues.local.root import StateError, UnreadableError, advised
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class LocalClient:
 
     Args:
         root: the state directory.
-        local: the user chose the local queue with `--queue local`.
+        queue: the user chose it with `--queue`.
         sleep: waits so many seconds between two reads; it may raise to end the wait.
     """
 
@@ -44,20 +45,20 @@ class LocalClient:
         self,
         root: Path,
         *,
-        local: bool = False,
+        queue: QueueName | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         # Imported here, because most commands use a service.
         from flux_ensemble.queues.local.states import States
 
         self.root = root
-        self.local = local
+        self.queue = queue
         self._sleep = sleep
         self.states = States(root)
 
     def command(self, *words: str) -> str:
         """A command about these ensembles, for people."""
-        return advised(self.root, *words, local=self.local)
+        return advised(self.root, *words, queue=self.queue)
 
     # -- what there is ----------------------------------------------------------------
 

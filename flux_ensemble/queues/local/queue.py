@@ -14,8 +14,10 @@ from flux_ensemble.document.keys.rules import JOB_EVENTS
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import JobEvent
+from flux_ensemble.queues.local.leftovers import remember
 from flux_ensemble.queues.local.processes import ProcessRunner
 from flux_ensemble.queues.local.recovery import Recovered
+from flux_ensemble.queues.local.run_queue import RunSide
 from flux_ensemble.queues.virtual.cluster import VirtualCluster
 from flux_ensemble.queues.virtual.queue import VirtualMember, VirtualQueue
 from flux_ensemble.queues.virtual.scheduler import Scheduler
@@ -67,6 +69,25 @@ class LocalQueue:
             shape=self._shape,
             now=loop.now,
         )
+
+    @classmethod
+    def of_run(cls, side: RunSide) -> LocalQueue:
+        """Return the queue of a run: see `run_queue.make_queue`."""
+        runner = ProcessRunner(
+            side.loop,
+            environment=side.environment,
+            cwd=side.cwd,
+            output=side.log.output,
+            ready=side.flush,
+            lost=side.lost,
+            warn=side.warn,
+            full=side.full,
+            prefix=side.spec.job_prefix,
+            hold=side.log.jobs_lock,
+        )
+        side.stack.callback(runner.close)
+        remember(side.log.directory, runner.scratch)
+        return cls(side.spec, side.cluster, side.loop, runner, side.post)
 
     @property
     def active(self) -> int:

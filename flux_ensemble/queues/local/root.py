@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from flux_ensemble.own_command import own_command
+from flux_ensemble.queues.local.kinds import USUAL, QueueName
 
 
 class StateError(Exception):
@@ -35,13 +36,13 @@ def default_root() -> Path:
     return base / "flux-ensemble"
 
 
-def advised(root: Path, *words: str, local: bool = False) -> str:
+def advised(root: Path, *words: str, queue: QueueName | None = None) -> str:
     """A command about runs in a state directory, as somebody can type it who has just been there.
 
     Args:
         root: the state directory.
         words: the sub-command and its arguments.
-        local: the user chose the local queue with `--queue local`.
+        queue: the user chose it with `--queue`.
 
     >>> advised(Path("/data/runs"), "rm", "sweep")
     'flux-ensemble rm sweep --state-dir /data/runs'
@@ -51,6 +52,6 @@ def advised(root: Path, *words: str, local: bool = False) -> str:
     except StateError:
         usual = False
     place = [] if usual else ["--state-dir", str(root)]
-    if usual and (local or os.environ.get("FLUX_URI")):
-        place = ["--queue", "local"]
+    if usual and (queue or os.environ.get("FLUX_URI")):
+        place = ["--queue", queue or USUAL]
     return own_command(*words, *place)

@@ -1,9 +1,9 @@
 """A run of an ensemble on the local queue, which drives the ensemble and keeps its files.
 
-It combines the parts of the service (`runtime.ensemble`, `runtime.custom.worker`) with a queue of
-processes, a file of events instead of the KVS, and the state directory:
+It combines the parts of the service (`runtime.ensemble`, `runtime.custom.worker`) with one of the
+queues of `kinds.QUEUES`, a file of events instead of the KVS, and the state directory:
 
-    LocalQueue ──job events──► Ensemble ──entries──► StateLog, Listener
+    RunQueue   ──job events──► Ensemble ──entries──► StateLog, Listener
                ◄──commands───     │
                                   └──events──► EventFile ──after a kill──► recover
 
@@ -16,7 +16,7 @@ The code that starts a run gives it a loop and a `Listener`, and decides when it
     status, metrics = run.finish()
 
 The jobs can be those of members instead, which call this machine (`service.home`). Then a `Home` is
-in the place of the LocalQueue.
+in the place of the queue.
 
 Nothing may happen that cannot be written to the files. If the eventlog or the file of events cannot
 be written any more, the run stops, its jobs are killed, and it can be resumed. The same applies if
@@ -40,7 +40,6 @@ from flux_ensemble.document.functions import unresolved
 from flux_ensemble.document.members import NOT_LOCAL
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import Record
-from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import Absent, Interrupted, JobEvent
 from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.engine.why import why
@@ -48,10 +47,8 @@ from flux_ensemble.eventlog import Entry, Stored
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.feature_list import parts
 from flux_ensemble.queues.local.control import Control, Handler, Parse
-from flux_ensemble.queues.local.leftovers import end_leftovers, remember, told
+from flux_ensemble.queues.local.leftovers import end_leftovers, told
 from flux_ensemble.queues.local.loop import LocalLoop
-from flux_ensemble.queues.local.processes import ProcessRunner
-from flux_ensemble.queues.local.queue import LocalQueue
 from flux_ensemble.queues.local.recovery import (
     EventFile,
     Recovered,
@@ -60,6 +57,7 @@ from flux_ensemble.queues.local.recovery import (
     whole_log,
 )
 from flux_ensemble.queues.local.root import StateError
+from flux_ensemble.queues.local.run_queue import RunQueue, RunSide, make_queue
 from flux_ensemble.queues.local.state_dir import StateLog, kept_files
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
 from flux_ensemble.runtime.answers import Answer
@@ -67,7 +65,7 @@ from flux_ensemble.runtime.custom.output import PrintedOutput
 from flux_ensemble.runtime.custom.worker import Worker, WorkerResult
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.runtime.ports import Adviser, Fleet, Handle, Queue
+from flux_ensemble.runtime.ports import Adviser, Fleet, Handle
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.runtime.rerun import Choice
 
@@ -112,36 +110,7 @@ class Listener(Protocol):
         ...
 
 
-class JobRunner(Protocol):
-    """What runs the jobs of a run: a `LocalQueue`, or members, which go on without the run.
-
-    Attributes:
-        member: of the ensemble.
-        active: number of jobs that wait or run.
-        running: number of jobs that end with the run.
-    """
-
-    @property
-    def member(self) -> Queue: ...
-
-    @property
-    def active(self) -> int: ...
-
-    @property
-    def running(self) -> int: ...
-
-    def adopt(self, recovered: Recovered, engine: Engine) -> None: ...
-
-    def halt(self) -> None: ...
-
-    def stop(self) -> None: ...
-
-    def abandon(self, reason: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class Home(JobRunner, Protocol):
+class Home(RunQueue, Protocol):
     """Members as what runs the jobs: see `service.home.Home`."""
 
     @property
@@ -260,7 +229,7 @@ class LocalRun:
     Args:
         stack: closes the resources of this run.
         spec: the ensemble.
-        cluster: the virtual cluster of the local queue.
+        cluster: the virtual cluster of its queue.
         loop: of the run.
         log: its files.
         listener: receives its news.
@@ -326,7 +295,7 @@ class LocalRun:
                 log=listener.note,
                 **self._where,
             )
-        self._queue: JobRunner = self._home or self._make_queue(cluster)
+        self._queue: RunQueue = self._home or self._make_queue(cluster)
         stack.callback(self._queue.close)
         self._ensemble = self._make_ensemble(cwd, recorder)
         engine = self._ensemble.engine
@@ -342,21 +311,21 @@ class LocalRun:
         self._functions = FunctionWorker(spec, loop, note, listener.note, **self._where)
         stack.callback(self._functions.close)
 
-    def _make_queue(self, cluster: VirtualCluster) -> LocalQueue:
-        runner = ProcessRunner(
-            self._loop,
+    def _make_queue(self, cluster: VirtualCluster) -> RunQueue:
+        side = RunSide(
+            spec=self._spec,
+            cluster=cluster,
+            loop=self._loop,
+            log=self._log,
+            stack=self._stack,
             **self._where,
-            output=self._log.output,
-            ready=self._events.flush,
+            post=self._take,
+            flush=self._events.flush,
+            full=self._stop,
             lost=self._lost,
             warn=self._listener.note,
-            full=self._stop,
-            prefix=self._spec.job_prefix,
-            hold=self._log.jobs_lock,
         )
-        self._stack.callback(runner.close)
-        remember(self._log.directory, runner.scratch)
-        return LocalQueue(self._spec, cluster, self._loop, runner, self._take)
+        return make_queue(self._log.queue, side)
 
     def _make_ensemble(self, cwd: str, recorder: Recorder | None) -> Ensemble:
         home = self._home

@@ -43,6 +43,7 @@ from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.queues.local import state_forms
 from flux_ensemble.queues.local.again import Again
 from flux_ensemble.queues.local.directory import Directory, open_directory
+from flux_ensemble.queues.local.kinds import QUEUES, USUAL, QueueName, own_queue
 from flux_ensemble.queues.local.root import StateError, UnreadableError, advised
 from flux_ensemble.run_names import can_be_named, cannot_resume, free_name, goes_on_already
 from flux_ensemble.runtime.durability.format import LaterFormatError, check_format, numbered
@@ -76,6 +77,13 @@ AGAIN = "again"
 
 #: The file that keeps how a run was begun of which jobs are run again: see `rerun`.
 BEGUN = "begun"
+
+
+#: The file with the name of the run's queue, if that is not the usual one: see `kinds.QUEUES`.
+QUEUE = "queue"
+
+#: Greatest length of that file in bytes.
+_MAX_QUEUE = 256
 
 
 #: The directory for the output of jobs.
@@ -310,9 +318,11 @@ class StateLog:
         source: the original document, if that has `use`.
         kept: the run has this very name, and its own document; with `resume` it was interrupted,
             else it has ended, and jobs of it are run again.
+        queue: the name of its queue; None is that of the run that goes on, or the usual one.
 
     Attributes:
         name: of the ensemble.
+        queue: the name of its queue.
         resumed: this run goes on with an earlier one.
         of_asked: what became of the run that has the requested name, if that is another one.
         kept: number of other runs in the state directory.
@@ -337,10 +347,13 @@ class StateLog:
         source: str | None = None,
         *,
         kept: bool = False,
+        queue: QueueName | None = None,
     ) -> None:
         self._source = source
         self._of_kept = kept
         self._asked = name
+        self.queue = queue or USUAL
+        self._chosen = queue is not None
         self.events = 0
         self.t_known = 0.0
         while True:
@@ -380,6 +393,8 @@ class StateLog:
             raise StateError(f"{self._name!r} was unloaded just now: try again")
         resume = self._check_resume(top, document, resume)
         self.resumed = bool(resume)
+        if (resume or self._of_kept) and not self._chosen:
+            self.queue = self._queue_before()
         for one in ("eventlog.new", "eventlog", "jobs.new", "jobs", "events"):
             self.directory.check(one)
         with self.directory.enter(OUTPUT, make=True) as output:
@@ -402,12 +417,34 @@ class StateLog:
             self.directory.replace("document", document)
             if self._source is not None:
                 self.directory.replace(SOURCE, self._source.encode())
+        self._note_queue()
         self.output = stack.enter_context(self.directory.enter(OUTPUT, make=True))
         # The earlier log stays in place until the new one includes all of it.
         self._entries = Lines(self.directory.create("eventlog.new"))
         stack.callback(self._entries.close)
         self._jobs = Lines(self.directory.create("jobs.new"))
         stack.callback(self._jobs.close)
+
+    def _queue_before(self) -> QueueName:
+        """Return the name of the queue with which the run was begun."""
+        try:
+            name = self.directory.read(QUEUE, _MAX_QUEUE).decode(errors="replace")
+        except FileNotFoundError:
+            return USUAL
+        known = own_queue(name)
+        if known is not None:
+            return known
+        raise StateError(
+            f"the run of {self._name!r} has the queue {name!r}, which there is not here: expected "
+            f"one of {', '.join(QUEUES)}"
+        )
+
+    def _note_queue(self) -> None:
+        name: str = self.queue
+        if name == USUAL:
+            self.directory.remove(QUEUE)
+        else:
+            self.directory.replace(QUEUE, name.encode())
 
     def note_again(self, again: Again) -> None:
         """Keep how the run is continued, for users who find it interrupted.
