@@ -32,7 +32,7 @@ from flux_ensemble.document.keys.overrides import OVERRIDE_KEYS
 from flux_ensemble.document.keys.rules import ACTION_KEYS, ACTIONS, RULE_KEYS, TRIGGERS
 from flux_ensemble.document.rules import NOT_OF_MEMBER
 from flux_ensemble.document.starters import schema_file
-from flux_ensemble.metrics import about
+from flux_ensemble.metrics import meanings
 from flux_ensemble.metrics.columns import Known
 from flux_ensemble.metrics.families import FAMILIES
 from flux_ensemble.metrics.job_fields import IDLE, IDLE_FIELDS
@@ -199,7 +199,7 @@ def _own(keys: Iterable[Key]) -> str:
 def _instance() -> Iterator[str]:
     names = {
         f'{head}["{name}"]' if "-" in name else f"{head}.{name}": text
-        for head, table in about.INSTANCE.items()
+        for head, table in meanings.INSTANCE.items()
         for name, text in table.items()
     }
     yield from _names(names)
@@ -367,7 +367,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     **{f"python-{name}": partial(_python, name) for name in (*flux_ensemble.__all__, *RETURNED)},
     "idle": partial(_names, IDLE_FIELDS, f"`{IDLE}.{{}}`"),
     "reasons": partial(_names, REASONS),
-    "counters": partial(_names, about.COUNTERS),
+    "counters": partial(_names, meanings.COUNTERS),
     "statistics": partial(
         _names,
         {
@@ -375,11 +375,11 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
             for name, kind in STATISTICS.items()
         },
     ),
-    "variables": partial(_names, about.VARIABLES),
+    "variables": partial(_names, meanings.VARIABLES),
     "instance": _instance,
-    "functions": partial(_names, about.FUNCTIONS, "`{}()`"),
+    "functions": partial(_names, meanings.FUNCTIONS, "`{}()`"),
     "search": partial(_names, FAMILIES["search"].fields, "`search.ID.{}`"),
-    "best": partial(_names, about.BEST, "`best.NAME.{}`"),
+    "best": partial(_names, meanings.BEST, "`best.NAME.{}`"),
 }
 
 

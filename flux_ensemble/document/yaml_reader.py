@@ -16,8 +16,8 @@ from typing import Any
 import yaml
 
 from flux_ensemble.document.bounds import MAX_BYTES, MAX_DEPTH, MAX_VALUES
-from flux_ensemble.document.malformed import remedy
 from flux_ensemble.document.problems import DocumentError, Path, Problem, Problems, TooMany
+from flux_ensemble.document.yaml_errors import remedy
 from flux_ensemble.scalars import plain_scalar, spelled
 from flux_ensemble.texts import shortened, shown
 

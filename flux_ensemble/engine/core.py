@@ -27,6 +27,7 @@ from flux_ensemble.engine.commands import (
 )
 from flux_ensemble.engine.feature import Hooks
 from flux_ensemble.engine.firings import Firing, Firings
+from flux_ensemble.engine.idle_rules import used_up
 from flux_ensemble.engine.job_keys import ordinal_of
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.lifecycle import ACTING_STATES, FINAL_STATES, TRANSITIONS
@@ -36,7 +37,6 @@ from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.rules import RuleIndex
 from flux_ensemble.engine.submissions import Submissions
 from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
-from flux_ensemble.engine.used_up import used_up
 from flux_ensemble.engine.workload import Workload
 from flux_ensemble.metrics.names import INTERRUPTED
 from flux_ensemble.metrics.paths import LEFT

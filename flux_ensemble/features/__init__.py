@@ -19,8 +19,8 @@ there, removes the feature. A part is a module; a feature has those that it need
 | `engine` | `feature`: makes state and hooks, an `engine.feature.Feature` | `engine.engine` |
 | `trial_row` | `describer`: makes the keys of a trial in the row of its job | `engine.job_view` |
 | `advisers` | `processes`: makes what performs its commands | `service`, `queues.local` |
-| `simulated` | `adviser`: makes that of a simulation | `queues.simulation` |
-| `logged` | `logged_searches`: those of a log | `cli.session.exports` |
+| `simulation` | `adviser`: makes that of a simulation | `queues.simulation` |
+| `history` | `logged_searches`: those of a log | `cli.session.exports` |
 | | `in_full`: what one tries, and all of its trials | `results.searches` |
 | `studies` | `write`: studies of Optuna | `cli.session.exports` |
 """

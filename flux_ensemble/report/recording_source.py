@@ -18,8 +18,8 @@ from flux_ensemble.engine.commands import Command, Record
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import Event
 from flux_ensemble.engine.job_view import Describer
+from flux_ensemble.engine.rule_reasons import why
 from flux_ensemble.engine.status import status
-from flux_ensemble.engine.why import why
 from flux_ensemble.eventlog import Stored
 from flux_ensemble.report.source import Job, Source
 from flux_ensemble.runtime.durability.records import Records

@@ -19,16 +19,16 @@ def in_full(target: Target, name: str, searches: Iterable[Mapping[str, Any]]) ->
         name: the ensemble.
         searches: the entries.
     """
-    (logged,) = parts("logged")
+    (history,) = parts("history")
     try:
-        by_id = {search.id: search for search in logged.logged_searches(target.log(name))}
-    except logged.StudyError:
+        by_id = {search.id: search for search in history.logged_searches(target.log(name))}
+    except history.StudyError:
         by_id = {}
     told = []
     for one in searches:
         more: Mapping[str, Any] = {}
         if (search := by_id.get(one["id"])) is not None:
             jobs = target.jobs(name, group=search.group, interrupted=True)
-            more = logged.in_full(search, jobs)
+            more = history.in_full(search, jobs)
         told.append({**one, **more})
     return told

@@ -41,7 +41,7 @@ def write_studies(target: Target, name: str, path: Path, *, force: bool) -> str:
         raise Failure(f"--to optuna needs Optuna: {install_command('search')}") from None
     if not found:
         raise Failure("--to optuna: this installation has no searches")
-    (studies,), (logged,) = found, parts("logged")
+    (studies,), (history,) = found, parts("history")
     if path.suffix.lower() not in studies.SUFFIXES:
         listed = ", ".join(studies.SUFFIXES)
         raise Failure(f"{path}: expected a file that ends in one of: {listed}", USAGE)
@@ -49,11 +49,11 @@ def write_studies(target: Target, name: str, path: Path, *, force: bool) -> str:
         raise Failure(f"{path} exists: --force replaces it")
     try:
         with naming(target, name):
-            searches = logged.logged_searches(target.log(name))
+            searches = history.logged_searches(target.log(name))
             jobs = list(target.jobs(name, interrupted=True))
         with replacing(path) as beside:
             written = studies.write(beside, name, searches, jobs)
-    except logged.StudyError as error:
+    except history.StudyError as error:
         raise Failure(f"{name}: {error}") from None
     except OSError as error:
         raise Failure(f"cannot write {path}: {error.strerror}") from None

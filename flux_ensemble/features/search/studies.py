@@ -20,7 +20,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from sqlalchemy.exc import SQLAlchemyError
 
-from flux_ensemble.features.search.logged import Job, StudyError, of_trial
+from flux_ensemble.features.search.history import Job, StudyError, of_trial
 from flux_ensemble.features.search.model import Search, Variable
 from flux_ensemble.scalars import as_text, identity
 from flux_ensemble.words import ACTIVE, COMPLETE, INFEASIBLE, PRUNED

@@ -42,7 +42,7 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.commands import Record
 from flux_ensemble.engine.events import Absent, Interrupted, JobEvent
 from flux_ensemble.engine.job_view import Describer
-from flux_ensemble.engine.why import why
+from flux_ensemble.engine.rule_reasons import why
 from flux_ensemble.eventlog import Entry, Stored
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.feature_list import parts

@@ -258,7 +258,7 @@ class Simulation:
             lambda: Caller(spec.packaged, self._calls),
             self,
             tap,
-            adviser=lambda: parts("simulated")[0].adviser(spec, seed),
+            adviser=lambda: parts("simulation")[0].adviser(spec, seed),
             fleet=fleet,
         )
         self._ended = False

@@ -14,7 +14,7 @@ from flux.message import Message
 
 from flux_ensemble.engine.commands import CancelJobs
 from flux_ensemble.engine.errors import RequestError
-from flux_ensemble.engine.why import why
+from flux_ensemble.engine.rule_reasons import why
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.service.fleet import MemberFleet
 from flux_ensemble.service.members import Members

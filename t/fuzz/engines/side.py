@@ -46,7 +46,7 @@ _codec = _first("engine.codec", "engine.record")
 _engine = _first("engine.engine")
 _describe = _first("engine.describe", "engine.job_view")
 _snapshot = _first("engine.snapshot")
-_why = _first("engine.why").why
+_why = _first("engine.rule_reasons", "engine.why").why
 _status = getattr(_engine.Engine, "status", None) or _first("engine.status").status
 
 

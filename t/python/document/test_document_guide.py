@@ -25,7 +25,7 @@ from flux_ensemble.document.keys.rules import (
 from flux_ensemble.document.loading import DocumentError, load_text
 from flux_ensemble.features.search.keys import SAMPLERS, SEARCH
 from flux_ensemble.features.search.paths import COUNTS, FRONT, INFEASIBLE, OF_BEST, PRUNED
-from flux_ensemble.metrics import about
+from flux_ensemble.metrics import meanings
 from flux_ensemble.metrics.families import FAMILIES
 from flux_ensemble.metrics.names import COUNTERS, GAUGES, MEMBER_METRICS, STREAMS
 from flux_ensemble.metrics.operations import FUNCTIONS
@@ -98,10 +98,10 @@ def _pairs(table: Mapping[str, Iterable[str]]) -> list[str]:
 @pytest.mark.parametrize(
     ("table", "names"),
     [
-        (about.COUNTERS, COUNTERS),
-        (about.VARIABLES, (*STREAMS, *GAUGES)),
-        (about.FUNCTIONS, FUNCTIONS),
-        (_pairs(about.INSTANCE), _pairs(MEMBER_METRICS)),
+        (meanings.COUNTERS, COUNTERS),
+        (meanings.VARIABLES, (*STREAMS, *GAUGES)),
+        (meanings.FUNCTIONS, FUNCTIONS),
+        (_pairs(meanings.INSTANCE), _pairs(MEMBER_METRICS)),
         (
             FAMILIES["search"].fields,
             (

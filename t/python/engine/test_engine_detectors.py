@@ -10,7 +10,7 @@ import pytest
 from play import CallCustom, CancelJobs, JobEvent, Play, document, on_start, submit
 from test_engine_snapshot import cut_play
 
-from flux_ensemble.engine.why import why
+from flux_ensemble.engine.rule_reasons import why
 
 UNLIMITED = {"repetitions": "unlimited"}
 #: At least two values, of which the last is more than 1 above their mean.

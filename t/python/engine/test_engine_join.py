@@ -13,8 +13,8 @@ from play import CallCustom, Play, document, on_start, submit
 from flux_ensemble.cli.display.reasons import reasons
 from flux_ensemble.client.responses import Why
 from flux_ensemble.document.loading import DocumentError, load_mapping
+from flux_ensemble.engine.rule_reasons import why
 from flux_ensemble.engine.snapshot import dump, restore
-from flux_ensemble.engine.why import why
 
 SAMPLES = ["s1", "s2"]
 ALIGN: Mapping[str, Any] = {

@@ -40,9 +40,9 @@ from flux_ensemble.engine.events import (
     TimerFired,
 )
 from flux_ensemble.engine.job_keys import make
+from flux_ensemble.engine.rule_reasons import why
 from flux_ensemble.engine.snapshot import dump, restore
 from flux_ensemble.engine.status import status
-from flux_ensemble.engine.why import why
 
 
 def engine(count: Any = 2, rules: Any = (), **job: Any) -> Engine:

@@ -10,7 +10,7 @@ from play import Play, document, on_start, submit
 from flux_ensemble.cli.display.reasons import reasons
 from flux_ensemble.cli.display.tables import rule_row
 from flux_ensemble.client.responses import Why
-from flux_ensemble.engine.why import why
+from flux_ensemble.engine.rule_reasons import why
 
 STOP = {"name": "terminate"}
 
@@ -113,7 +113,7 @@ def test_of_very_many_rules_nothing_is_looked_for_that_they_lack(
     ]
     play = Play(document(rules=rules))
     assert rules_of(play, "r")["never"] is not None
-    monkeypatch.setattr("flux_ensemble.engine.why.MAX_RULES", 0)
+    monkeypatch.setattr("flux_ensemble.engine.rule_reasons.MAX_RULES", 0)
     assert rules_of(play, "r")["never"] is None
 
 

@@ -12,9 +12,9 @@ from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.codec import encode
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.firings import Firing
+from flux_ensemble.engine.rule_reasons import why
 from flux_ensemble.engine.snapshot import dump, restore
 from flux_ensemble.engine.status import status
-from flux_ensemble.engine.why import why
 from flux_ensemble.features.predict import engine as predict_engine
 from flux_ensemble.features.predict import longest_first
 from flux_ensemble.features.predict.document import REMAINING

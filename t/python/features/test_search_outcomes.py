@@ -459,7 +459,7 @@ def test_optuna_reads_the_constraints_of_an_export_and_has_the_same_best(
 ) -> None:
     import optuna
 
-    from flux_ensemble.features.search.logged import logged_searches
+    from flux_ensemble.features.search.history import logged_searches
     from flux_ensemble.features.search.studies import write
 
     (given,) = DOCUMENT["search"]

@@ -16,7 +16,7 @@ pytest.importorskip("optuna")
 
 import optuna
 
-from flux_ensemble.features.search.logged import StudyError, logged_searches
+from flux_ensemble.features.search.history import StudyError, logged_searches
 from flux_ensemble.features.search.studies import write
 from flux_ensemble.report.source import Source
 

@@ -31,7 +31,7 @@ from flux_ensemble.engine.commands import Ask, CancelJobs, Scale, UpdateJobs
 from flux_ensemble.engine.events import CommandDone, Tag
 from flux_ensemble.features.search.advisers import Advice
 from flux_ensemble.features.search.model import searches_of
-from flux_ensemble.features.search.simulated import Consultant
+from flux_ensemble.features.search.simulation import Consultant
 from flux_ensemble.features.search.trials import Trials
 from flux_ensemble.queues.flux.delivery import Answer, Fences, Outcomes, Report
 from flux_ensemble.queues.flux.journal import Journal

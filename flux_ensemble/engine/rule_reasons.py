@@ -17,8 +17,8 @@ from flux_ensemble.document.model import Action, Rule
 from flux_ensemble.document.scopes import names_of
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.errors import RequestError
+from flux_ensemble.engine.idle_rules import of, read_by, used_up
 from flux_ensemble.engine.rule_state import RuleState
-from flux_ensemble.engine.used_up import of, read_by, used_up
 from flux_ensemble.metrics.conditions import Condition, Lookup, compile_condition
 from flux_ensemble.metrics.detector import Detector
 from flux_ensemble.metrics.paths import BEST, COUNT, MetricPath, parse_path

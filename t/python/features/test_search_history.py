@@ -12,7 +12,7 @@ from reports import simulated
 from test_search_outcomes import DOCUMENT as BOUNDED
 from test_search_studies import DOCUMENT
 
-from flux_ensemble.features.search.logged import StudyError, in_full, logged_searches
+from flux_ensemble.features.search.history import StudyError, in_full, logged_searches
 from flux_ensemble.report.source import Source
 
 
