@@ -23,8 +23,8 @@ from flux_ensemble.client.responses import EnsembleStatus, Entry, RunEnded, Summ
 from flux_ensemble.client.troubles import failed_jobs, sentence
 from flux_ensemble.eventlog import Load
 from flux_ensemble.metrics.job_row import JobRow
-from flux_ensemble.queues.local.again import SIZES, Again
 from flux_ensemble.queues.local.client import LocalClient
+from flux_ensemble.queues.local.continuation import SIZES, Continuation
 from flux_ensemble.queues.local.kinds import QueueName
 from flux_ensemble.queues.local.root import StateError, advised, default_root
 from flux_ensemble.run_names import cannot_resume, named_otherwise
@@ -309,7 +309,7 @@ class LocalHost(Host):
         # It is typed in the directory of the run.
         root = self._root if Path(where) == Path.cwd() else self._root.absolute()
         command = advised(root, "rerun", *sizes, "--resume", self.name)
-        rerun = Rerun(op, checked(op, self.name, asked), where, Again(command))
+        rerun = Rerun(op, checked(op, self.name, asked), where, Continuation(command))
         return LocalSession(spec, text, made, self._root, None, rerun)
 
 

@@ -22,7 +22,7 @@ from flux_ensemble.client import EnsembleError, user_context
 from flux_ensemble.client.payloads import sendable
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.queues.local import state_dir
-from flux_ensemble.queues.local.again import Again, of_program
+from flux_ensemble.queues.local.continuation import Continuation, of_program
 from flux_ensemble.queues.local.kinds import QueueName
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.root import StateError
@@ -71,7 +71,7 @@ class Rerun:
     op: str
     payload: Mapping[str, Any]
     cwd: str
-    again: Again
+    again: Continuation
 
 
 def checked(op: str, name: str, args: Mapping[str, Any]) -> dict[str, Any]:

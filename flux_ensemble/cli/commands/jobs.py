@@ -40,8 +40,8 @@ from flux_ensemble.client.tables import left_out
 from flux_ensemble.job_ids import shown
 from flux_ensemble.metrics.job_row import dotted
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
-from flux_ensemble.queues.local.again import clause_of
 from flux_ensemble.queues.local.client import LocalClient
+from flux_ensemble.queues.local.continuation import clause_of
 from flux_ensemble.results.hosts import Target, label_of, members_of, parser_of, unknown_keys
 from flux_ensemble.scalars import number
 from flux_ensemble.suggestions import hint

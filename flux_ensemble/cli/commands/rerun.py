@@ -31,8 +31,8 @@ from flux_ensemble.cli.session.target import targeted
 from flux_ensemble.client import Client
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.own_command import own_command
-from flux_ensemble.queues.local.again import SIZES
 from flux_ensemble.queues.local.client import LocalClient
+from flux_ensemble.queues.local.continuation import SIZES
 from flux_ensemble.queues.local.root import StateError, advised
 from flux_ensemble.results.hosts import Target, command_of
 from flux_ensemble.words import counted, running_again
@@ -305,7 +305,7 @@ class RerunCommand:
         return advised(root, *words, queue=client.queue)
 
     def _interrupted(self, status: Mapping[str, Any]) -> str:
-        from flux_ensemble.queues.local.again import clause_of
+        from flux_ensemble.queues.local.continuation import clause_of
 
         clause = clause_of(status.get("again"))
         if own_command("rerun") in clause:

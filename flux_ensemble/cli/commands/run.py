@@ -332,14 +332,14 @@ class _Run:
         """Raise a `Failure` if the file is a Python program with a run that was interrupted."""
         if not self.file.endswith(".py"):
             return
-        from flux_ensemble.queues.local.again import Again
+        from flux_ensemble.queues.local.continuation import Continuation
 
         target = _local(self.state_dir)
         for name in target.names():
             with suppress(EnsembleError):
                 (status,) = target.status(name)["ensembles"]
                 again = status.get("resumable") and status.get("again")
-                if again and Again(**again).is_of(self.file):
+                if again and Continuation(**again).is_of(self.file):
                     own = target.command("rerun", "--resume", name)
                     raise Failure(f"{self.file}: this is a program: '{own}' goes on with its run")
 

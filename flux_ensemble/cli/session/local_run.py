@@ -36,7 +36,7 @@ from flux_ensemble.cli.display.troubles import exit_code
 from flux_ensemble.cli.display.views import EnsembleView, summarize
 from flux_ensemble.client import user_context
 from flux_ensemble.engine.errors import RequestError
-from flux_ensemble.queues.local.again import Again
+from flux_ensemble.queues.local.continuation import Continuation
 from flux_ensemble.queues.local.kinds import QueueName
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.root import StateError, advised, default_root
@@ -130,7 +130,7 @@ def run_locally(
             # Standard input cannot be read again, but its document is kept.
             kept = shlex.quote(str(log.directory.path / "document"))
             options = replace(options, again=f"{options.again} < {kept}")
-        log.note_again(Again(options.again))
+        log.note_again(Continuation(options.again))
         advice = partial(advised, root, queue=options.queue)
         spec = _told(spec, log, root, advice)
         recorder = _recorder(options.record, spec, text)
@@ -186,7 +186,7 @@ def reopen_locally(
         printer = Printer(view, loop, spec, advice, events=options.events)
         run = _made(stack, spec, cluster, loop, log, printer, user_context(cwd), None, text)
         if options.resume:
-            log.begin_again(Again(options.again))
+            log.begin_again(Continuation(options.again))
             run.recover(text)
         else:
             try:
@@ -197,7 +197,7 @@ def reopen_locally(
             if go_on is None:
                 log.drop()
                 return OK
-            log.begin_again(Again(options.again))
+            log.begin_again(Continuation(options.again))
             go_on()
         run.listen(parse)
         return printer.follow(options, ended)

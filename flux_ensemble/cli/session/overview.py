@@ -20,8 +20,8 @@ from flux_ensemble.cli.prose import fitted
 from flux_ensemble.cli.session.target import local_names, names_of, reach
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.own_command import own_command
-from flux_ensemble.queues.local.again import Again
 from flux_ensemble.queues.local.client import LocalClient, summary_of
+from flux_ensemble.queues.local.continuation import Continuation
 from flux_ensemble.results.hosts import Target, command_of
 from flux_ensemble.texts import listed
 
@@ -197,7 +197,7 @@ def _steps(status: EnsembleStatus, command: Callable[..., str]) -> Iterator[Advi
     if status.get("resumable"):
         again: Any = status.get("again")  # not of another user's run
         if again:
-            yield Again(**again).advice(name, command("rerun", "--resume", name))
+            yield Continuation(**again).advice(name, command("rerun", "--resume", name))
         return
     if status["state"] not in EXIT_CODES:
         yield command("top", name), f"shows {name!r}, which is {status['state']}"

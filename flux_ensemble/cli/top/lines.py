@@ -21,7 +21,7 @@ from flux_ensemble.cli.display.searches import search_line
 from flux_ensemble.cli.display.tables import MEMBER_STYLES
 from flux_ensemble.cli.top.picture import Picture
 from flux_ensemble.client.responses import Entry, MemberStatus, RuleReason, Summary
-from flux_ensemble.queues.local.again import Again
+from flux_ensemble.queues.local.continuation import Continuation
 from flux_ensemble.report.texts import plural
 from flux_ensemble.results.failures import FailureKind
 from flux_ensemble.results.log_lines import explain
@@ -256,7 +256,7 @@ def plain_view(picture: Picture, label: Callable[[int], str]) -> list[Line]:
             lines += [(Span("  "), *line) for line in found]
     again: Any = status.get("again")
     if status.get("resumable") and again:
-        command, what = Again(**again).advice(status["name"])
+        command, what = Continuation(**again).advice(status["name"])
         lines += [(), (Span(f"{command}  {what}"),)]
     return lines
 

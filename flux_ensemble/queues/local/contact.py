@@ -21,7 +21,7 @@ from flux_ensemble.client.payloads import sendable
 from flux_ensemble.client.troubles import ways_on
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.lifecycle import FINAL_STATES
-from flux_ensemble.queues.local.again import clause_of
+from flux_ensemble.queues.local.continuation import clause_of
 from flux_ensemble.queues.local.control import SOCKET, address, peer
 from flux_ensemble.queues.local.directory import Directory
 from flux_ensemble.queues.local.states import States

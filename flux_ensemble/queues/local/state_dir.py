@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.queues.local import state_forms
-from flux_ensemble.queues.local.again import Again
+from flux_ensemble.queues.local.continuation import Continuation
 from flux_ensemble.queues.local.directory import Directory, open_directory
 from flux_ensemble.queues.local.kinds import QUEUES, USUAL, QueueName, own_queue
 from flux_ensemble.queues.local.root import StateError, UnreadableError, advised
@@ -72,7 +72,7 @@ FORMAT_FILE = "format"
 ASKED, GIVEN_UP = "asked", "given-up"
 
 
-#: The file that says how the run is continued: see `queues.local.again`.
+#: The file that says how the run is continued: see `queues.local.continuation`.
 AGAIN = "again"
 
 #: The file that keeps how a run was begun of which jobs are run again: see `rerun`.
@@ -446,7 +446,7 @@ class StateLog:
         else:
             self.directory.replace(QUEUE, name.encode())
 
-    def note_again(self, again: Again) -> None:
+    def note_again(self, again: Continuation) -> None:
         """Keep how the run is continued, for users who find it interrupted.
 
         A full disk is reported for the files that matter.
@@ -539,7 +539,7 @@ class StateLog:
             raise HasEndedError(reason, name)
         raise StateError(f"the run of {name!r} was interrupted before it ended")
 
-    def begin_again(self, again: Again) -> None:
+    def begin_again(self, again: Continuation) -> None:
         """Keep how the run was begun, and how it is continued from now on."""
         with contextlib.suppress(OSError, StateError):
             if BEGUN not in self.directory.names():
@@ -657,7 +657,7 @@ class Kept(NamedTuple):
     text: str
     source: str
     where: str
-    again: Again
+    again: Continuation
 
 
 def kept_of(root: Path, name: str) -> Kept:
@@ -685,10 +685,10 @@ def kept_of(root: Path, name: str) -> Kept:
             where = str(read_snapshot(directory)["status"].get("directory") or "")
         except ValueError as error:
             raise UnreadableError(f"{directory.path}: {error}") from None
-        again = Again("")
+        again = Continuation("")
         for file in (BEGUN, AGAIN):
             with contextlib.suppress(FileNotFoundError):
-                again = Again.from_bytes(directory.read(file, MAX_LINE), None)
+                again = Continuation.from_bytes(directory.read(file, MAX_LINE), None)
                 break
     return Kept(text, source, where, again)
 

@@ -15,7 +15,7 @@ from typing import Any
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.eventlog import UNWRITTEN, Finish, Start
 from flux_ensemble.queues.local import state_forms
-from flux_ensemble.queues.local.again import MAX_BYTES, Again, clause_of
+from flux_ensemble.queues.local.continuation import MAX_BYTES, Continuation, clause_of
 from flux_ensemble.queues.local.directory import Directory, open_directory
 from flux_ensemble.queues.local.root import StateError, UnreadableError, advised
 from flux_ensemble.queues.local.state_dir import (
@@ -116,7 +116,7 @@ def _wait_again(status: dict[str, Any]) -> None:
         search["active"] = 0
 
 
-def _again(directory: Directory, where: object) -> Again | None:
+def _again(directory: Directory, where: object) -> Continuation | None:
     """Return how an interrupted run is continued; None if it is another user's.
 
     Args:
@@ -126,9 +126,9 @@ def _again(directory: Directory, where: object) -> Again | None:
     if os.fstat(directory.fd).st_uid != os.geteuid():
         return None
     try:
-        return Again.from_bytes(directory.read(AGAIN, MAX_BYTES), where)
+        return Continuation.from_bytes(directory.read(AGAIN, MAX_BYTES), where)
     except (OSError, StateError):
-        return Again("")
+        return Continuation("")
 
 
 class States:

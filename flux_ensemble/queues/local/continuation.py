@@ -1,4 +1,4 @@
-"""The way on of an interrupted run: a command, or the Python program that began it.
+"""The continuation of an interrupted run: a command, or the Python program that began it.
 
 The run keeps it in a file (`state_dir.AGAIN`), and readers say it in a sentence.
 """
@@ -28,7 +28,7 @@ _ASKS, _HAS = "needs resume=True", "has resume=True"
 
 
 @dataclass(frozen=True)
-class Again:
+class Continuation:
     """The way in which an interrupted run goes on.
 
     Attributes:
@@ -38,15 +38,15 @@ class Again:
         resume: the program says `resume=True`.
         notebook: the file of the notebook that began the run, if that is known.
 
-    >>> print(Again("flux-ensemble run --resume a.yaml").clause())
+    >>> print(Continuation("flux-ensemble run --resume a.yaml").clause())
     'flux-ensemble run --resume a.yaml' goes on with it
-    >>> print(Again("python3 a.py", python=True, resume=True).clause())
+    >>> print(Continuation("python3 a.py", python=True, resume=True).clause())
     'python3 a.py' goes on with it
-    >>> print(Again("python3 a.py", python=True).clause())
+    >>> print(Continuation("python3 a.py", python=True).clause())
     'python3 a.py' goes on with it, with resume=True in its run() or start()
-    >>> print(Again("", python=True).clause())
+    >>> print(Continuation("", python=True).clause())
     run(resume=True) of the same Ensemble, in its notebook or session, goes on with it
-    >>> print(Again("", python=True, notebook="/work/basin.ipynb").clause())
+    >>> print(Continuation("", python=True, notebook="/work/basin.ipynb").clause())
     run(resume=True) of the same Ensemble, in the notebook /work/basin.ipynb, goes on with it
     """
 
@@ -63,15 +63,15 @@ class Again:
         return data if len(data) <= MAX_BYTES else None
 
     @classmethod
-    def from_bytes(cls, data: bytes, where: object) -> Again:
+    def from_bytes(cls, data: bytes, where: object) -> Continuation:
         """Return what a file says, with a command that can be typed here.
 
         Args:
             data: the contents, which anybody may have written.
             where: the directory in which the run was begun.
 
-        >>> Again.from_bytes(Again("python3 a.py", python=True).to_bytes(), "/data")
-        Again(command='cd /data && python3 a.py', python=True, resume=False, notebook='')
+        >>> Continuation.from_bytes(Continuation("python3 a.py", python=True).to_bytes(), "/data")
+        Continuation(command='cd /data && python3 a.py', python=True, resume=False, notebook='')
         """
         command, how, notebook, *_ = [*data.decode(errors="replace").split("\n"), "", ""]
         if not command.isprintable():
@@ -98,7 +98,7 @@ class Again:
             name: of the run.
             rerun: the command `rerun --resume` about it, which needs no change of a program.
 
-        >>> Again("python3 a.py", python=True).advice("a", "flux-ensemble rerun --resume a")
+        >>> Continuation("python3 a.py", python=True).advice("a", "flux-ensemble rerun --resume a")
         ('flux-ensemble rerun --resume a', "goes on with 'a', which was interrupted")
         """
         what = f"goes on with {name!r}, which was interrupted"
@@ -113,7 +113,7 @@ class Again:
     def is_of(self, program: str) -> bool:
         """Return whether a program of that file's name has begun the run.
 
-        >>> Again("python3 a.py -n 2", python=True).is_of("./a.py")
+        >>> Continuation("python3 a.py -n 2", python=True).is_of("./a.py")
         True
         """
         with suppress(ValueError):
@@ -124,7 +124,7 @@ class Again:
     def sizes(self) -> dict[str, int]:
         """Return the sizes of the local queue that the command names; a program has its own.
 
-        >>> Again("flux-ensemble run --nodes 2 --resume a.yaml").sizes()
+        >>> Continuation("flux-ensemble run --nodes 2 --resume a.yaml").sizes()
         {'nodes': 2}
         """
         words, sizes = self._words(), {}
@@ -136,9 +136,9 @@ class Again:
     def document(self) -> str:
         """Return the file of the document, as the command names it; "-" if there is none.
 
-        >>> Again("flux-ensemble run --resume a.yaml").document()
+        >>> Continuation("flux-ensemble run --resume a.yaml").document()
         'a.yaml'
-        >>> Again("flux-ensemble run --resume - < /kept/document").document()
+        >>> Continuation("flux-ensemble run --resume - < /kept/document").document()
         '-'
         """
         return (self._words() or ["-"])[-1]
@@ -169,15 +169,15 @@ def clause_of(again: Mapping[str, Any] | None) -> str:
     """Return what goes on with a run, as the end of a sentence.
 
     Args:
-        again: the fields of an `Again`, as the status has them; None for another user's run.
+        again: the fields of a `Continuation`, as the status has them; None for another user's run.
 
     >>> clause_of(None)
     'its user can go on with it'
     """
-    return Again(**again).clause() if again else "its user can go on with it"
+    return Continuation(**again).clause() if again else "its user can go on with it"
 
 
-def of_program(resume: bool | None) -> Again:
+def of_program(resume: bool | None) -> Continuation:
     """Return how a run goes on that this Python program begins.
 
     Args:
@@ -189,7 +189,7 @@ def of_program(resume: bool | None) -> Again:
     started = file and any(Path(word).name == Path(file).name for word in sys.orig_argv)
     of_module = file and "-m" in sys.orig_argv
     command = shlex.join(sys.orig_argv) if started or of_module else ""
-    return Again(command, True, bool(resume), "" if command else _notebook())
+    return Continuation(command, True, bool(resume), "" if command else _notebook())
 
 
 def _notebook() -> str:
