@@ -224,7 +224,7 @@ class Missing:
 
     @property
     def sentence(self) -> str:
-        """What is wrong, and what to do."""
+        """The problem, and its remedy."""
         remedy = (
             "df.dropna() leaves such rows out, df.fillna(VALUE) fills them in"
             if self._pandas

@@ -981,7 +981,7 @@ class MemberServices(Entry, tag="member-services"):
 
 
 class QueuesUnknown(OfMember, tag="queues-unknown"):
-    """It is not known whether an instance has the queues that jobs name.
+    """The service could not find out whether an instance has the queues that jobs name.
 
     >>> QueuesUnknown(member="other.0", reason="no answer within 10 s").sentence(0.0, str)
     'it is not known whether other.0 has the queues that jobs name: no answer within 10 s'
@@ -1062,7 +1062,7 @@ class MemberLost(OfMember, tag="member-lost"):
 
 
 class MemberEnded(OfMember, tag="member-ended"):
-    """Nothing of a member runs any more.
+    """A member has ended, with all that ran in it.
 
     Fields:
         unended, unseen: how many of its jobs had not ended, and how many had not shown.

@@ -25,7 +25,7 @@ _END = object()
 
 
 class Stopped(Exception):
-    """Nobody waits for the result any more."""
+    """The end of a thread: nobody waits for the result any more."""
 
 
 async def in_thread(function: Callable[[Event], _T]) -> _T:

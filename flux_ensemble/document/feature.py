@@ -27,7 +27,7 @@ def unknown_jobs(name: str) -> None:
 
 
 class Sources(NamedTuple):
-    """What features read that is not in the document itself.
+    """The inputs of features that are not in the document itself.
 
     Args:
         text: returns the text of a file, given its name and its path in the document; None if it

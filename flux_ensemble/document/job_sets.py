@@ -423,7 +423,7 @@ class Submission(Sequence[tuple[JobSet, dict[str, Any]]]):
 
     @property
     def sizes(self) -> list[tuple[JobSet, int]]:
-        """Each job set and its number of jobs."""
+        """The job sets, each with its number of jobs."""
         return [(jobset, len(sweep) * count * self._each) for jobset, sweep, count in self._parts]
 
     def tally(self, names: Collection[str]) -> Iterator[tuple[dict[str, Any], int]]:

@@ -93,22 +93,22 @@ class Rule:
 
     @property
     def triggers(self) -> tuple[str, ...]:
-        """All its triggers."""
+        """The triggers of the rule."""
         return (self.trigger, *self.more_triggers)
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """All groups that it selects; none where it selects every job."""
+        """The groups that the rule selects; none if it selects every job."""
         return () if self.group is None else (self.group, *self.more_groups)
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """All its actions, in order."""
+        """The actions of the rule, in order."""
         return (self.action, *self.more_actions)
 
     @property
     def named_actions(self) -> list[str]:
-        """All its actions in words, such as "submit md"."""
+        """The actions of the rule in words, such as "submit md"."""
         return [f"{action.name} {action.label or ''}".rstrip() for action in self.actions]
 
     @property

@@ -352,7 +352,7 @@ def _of_header(file: str, row: _Row, header: list[str]) -> str:
 
 
 def _holds(cell: str) -> bool:
-    """There is something in a cell."""
+    """Return True if a cell is not empty; an empty one in quotes holds a text."""
     return cell != "" or type(cell) is _Quoted
 
 

@@ -27,7 +27,7 @@ class Starters:
         self._directory = installed if installed.is_dir() else package.parent / "examples"
 
     def names(self) -> list[str]:
-        """Their names, in order."""
+        """Return the names of the starters, in order."""
         return sorted(path.stem for path in self._directory.glob("*.yaml"))
 
     def summary(self, name: str) -> str:

@@ -341,7 +341,7 @@ def use_id(use: Mapping[str, Any]) -> str:
 
 
 class _UnknownError(ValueError):
-    """There is no such algorithm, or more than one."""
+    """An error: no algorithm has the name, or several have."""
 
 
 def _found(name: str, known: Mapping[str, list[Any]], packages: bool) -> Algorithm | Foreign:

@@ -1,4 +1,4 @@
-"""The spans in which an ensemble did not run: all that knows of them has them from here.
+"""The spans in which an ensemble did not run: this is the only place that knows them.
 
 In most there was no Flux instance, or no local run, so that nobody waited in them. In others the
 ensemble had ended, before a request went on with it. A job that waited on a member waited there,
@@ -16,7 +16,7 @@ from flux_ensemble.engine.job_keys import ordinal_of
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """One of the spans.
+    """A span in which an ensemble did not run.
 
     Args:
         since, until: in epoch seconds.
@@ -67,7 +67,7 @@ class Absences:
 
     @property
     def seconds(self) -> float:
-        """How long they are together."""
+        """The length of all spans together."""
         return sum((span.until - span.since for span in self._spans), 0.0)
 
     def waited(self, key: int, t_submit: float, t: float) -> float:

@@ -302,7 +302,7 @@ class MemberChanged:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """There was no Flux instance, or no local run, until the time of this event.
+    """The end of a span without a Flux instance, or without a local run.
 
     Args:
         since: when the ensemble is last known to have gone on, but for what was undone.

@@ -35,7 +35,7 @@ _READING = threading.RLock()
 
 
 class ClusterError(Exception):
-    """No cluster can be connected to; the text is one sentence."""
+    """An error: no cluster can be connected to; the text is one sentence."""
 
 
 class _Requests(GenericSyncClient):

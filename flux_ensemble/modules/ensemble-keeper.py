@@ -177,7 +177,7 @@ def logger(handle: Any) -> Logger:
 
 
 class Restarts:
-    """When a child that has died is started again: pauses that grow, and an end.
+    """The restarts of a child that dies: after pauses that grow, until it has died too often.
 
     Args:
         deaths: after so many...

@@ -93,7 +93,7 @@ class JobQuery:
 
     @property
     def total(self) -> int | None:
-        """How many jobs there were when the query was over; None if attempts have run again.
+        """The number of jobs when the query was over; None if attempts have run again.
 
         Only who reads all attempts knows which of them count.
         """

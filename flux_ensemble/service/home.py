@@ -69,7 +69,7 @@ _MOST_BYTES = 1 << 16
 
 
 class HomeError(RunError):
-    """There can be no home here; the text is a sentence."""
+    """An error: a home cannot be started here; the text is a sentence."""
 
 
 # -- certificates ------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def addresses() -> list[str]:
 
 @dataclass(frozen=True)
 class Kept:
-    """What has to outlast a home.
+    """The data that has to outlast a home.
 
     Args:
         run: a number that distinguishes the run from others of its name.

@@ -56,7 +56,7 @@ Payload = Mapping[str, Any]
 
 @dataclass
 class _Known:
-    """What is known of the things that a document names.
+    """The findings about what a document names.
 
     Args:
         files: their texts.

@@ -1,4 +1,4 @@
-"""Who submits the jobs of members whose document does not say so: `service` of `members`.
+"""The choice of `service` for members whose document makes none: who submits their jobs.
 
 The service connects to a member on another node by ssh. Where ssh reaches no other node of the
 instance, such members get services of their own (`service: child`), which need no ssh. That is

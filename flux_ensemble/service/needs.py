@@ -189,7 +189,7 @@ class Needs:
         )
 
     def _look_later(self) -> None:
-        """If nobody needs the journal, check a little later whether that is still so."""
+        """Check a little later whether still nobody needs the journal, if nobody does now."""
         if not self._looking and self._needless:
             self._looking = True
             self._loop.timer(REST_SECONDS, partial(self._look, self._stirs))

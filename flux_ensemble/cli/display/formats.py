@@ -342,7 +342,7 @@ class Output(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """No format was requested."""
+        """True if no format was requested."""
         return self.fmt == "default"
 
     def show(self, table: Table, rows: Iterable[Mapping[str, Any]]) -> bool:

@@ -79,7 +79,7 @@ class Progress:
 
     @property
     def active(self) -> bool:
-        """Some jobs have not finished."""
+        """True if some jobs have not finished."""
         return self.finished < self.total
 
     @property

@@ -45,7 +45,7 @@ def unchanged(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Key:
-    """All that is declared of a key of a document.
+    """The declaration of a key of a document.
 
     >>> count = Key("count", integer(1), "Jobs of one submission.", (5,), 1, required=True)
     >>> count.optional().required, count.of("submit").takes("cancel")

@@ -22,7 +22,7 @@ Job = Mapping[str, Any]
 
 
 class StudyError(Exception):
-    """There is nothing to show or to write; the text is one sentence."""
+    """An error: no search can be shown or written; the text is one sentence."""
 
 
 def logged_searches(entries: Iterable[Mapping[str, Any]]) -> tuple[Search, ...]:

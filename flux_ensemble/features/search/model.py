@@ -184,7 +184,7 @@ class Variable:
         return {str(one): one for one in self.choices if type(one) is Spelled}
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON, for the process that suggests points."""
+        """Return the variable as JSON, for the process that suggests points."""
         when = {} if self.when is None else {"when": self.when}
         if self.choices:
             return {"name": self.name, "choices": list(map(packed, self.choices)), **when}

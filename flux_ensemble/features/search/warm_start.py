@@ -57,7 +57,7 @@ class _Unfit(ValueError):
 
 @dataclass
 class _Records:
-    """What a file has of trials: where each is, and its columns."""
+    """The trials of a file: the place of each, and its columns."""
 
     rows: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 

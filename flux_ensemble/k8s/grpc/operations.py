@@ -50,7 +50,7 @@ class Expiring(Protocol):
 
     @property
     def t_expires(self) -> float:
-        """When it expires, in epoch seconds."""
+        """The time when it expires, in epoch seconds."""
         ...
 
 

@@ -47,7 +47,7 @@ def divide(nodes: int, wanted: Mapping[str, int]) -> dict[str, int]:
 
 
 class _Namespace:
-    """What is known of a namespace; only who has its lock may look at the rest.
+    """The clusters of a namespace; only the holder of the lock may look at the rest.
 
     Attributes:
         lock: is held over requests to the back end, which may take long.

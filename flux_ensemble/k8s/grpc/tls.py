@@ -53,7 +53,7 @@ class Reloaded:
 
     @property
     def t_expires(self) -> float:
-        """When the first of the certificates expires, in epoch seconds."""
+        """The time when the first of the certificates expires, in epoch seconds."""
         return self._contents.t_expires
 
     def renewed(self) -> Contents | None:
@@ -213,7 +213,7 @@ class Contents:
 
     @property
     def t_expires(self) -> float:
-        """When the first of the needed certificates expires, in epoch seconds.
+        """The time when the first of the needed certificates expires, in epoch seconds.
 
         That is the earliest end of the certificate's chain, or the end of the last authority.
         """

@@ -1,4 +1,4 @@
-"""Whether ssh reaches the other nodes of an instance, as members there need with `service: parent`.
+"""The check that ssh reaches an instance's other nodes, as `service: parent` of members needs.
 
 `doctor` and the service run the same command, and say the same of its failure.
 """

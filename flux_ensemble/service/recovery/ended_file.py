@@ -26,7 +26,7 @@ SECONDS = 1.0
 
 
 class Ended(NamedTuple):
-    """What is noted of an ensemble.
+    """The entry of an ensemble.
 
     Args:
         run: that of the ensemble.
