@@ -1,4 +1,4 @@
-"""What the queue of a run on this machine has to be, and what the run gives to it.
+"""The contract of a run on this machine with its queue.
 
 name ──► kinds.QUEUES ──► class ──of_run(RunSide)──► RunQueue
 """
@@ -23,7 +23,7 @@ from flux_ensemble.runtime.ports import Queue
 
 
 class RunQueue(Protocol):
-    """What runs the jobs of a run: a queue, or members, which go on without the run.
+    """The place where the jobs of a run are: a queue, or members, which go on without the run.
 
     A queue has a class method `of_run(side: RunSide)`, which makes it.
 
@@ -65,7 +65,7 @@ class RunQueue(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class RunSide:
-    """What a run gives to its queue.
+    """The things of a run that its queue needs.
 
     Attributes:
         spec: the ensemble.

@@ -40,7 +40,7 @@ def test_an_interruption_ends_the_tests_that_it_has_started(
     tests = tmp_path / "t"
     shutil.copytree(LIB, tests / "lib", ignore=shutil.ignore_patterns("__pycache__"))
     (tests / "slow.t").write_text(TEST)
-    command = [sys.executable, tests / "lib" / "check.py", "slow.t"]
+    command = [sys.executable, str(tests / "lib" / "check.py"), "slow.t"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as check:
