@@ -749,8 +749,10 @@ class Ensemble:
         Returns:
             `jobs` (how many run), `outcomes` (how many of them by the outcome of the attempt
             before; what becomes of them now is in `jobs()`), `unsent` (how many had never been
-            submitted) and `state`; after the end of one that went on also `name`, `reason` and
-            `trouble`, as `run` has them. See docs/rpc.md, `rerun`, for the rest.
+            submitted), `state`, and `entries` (how many its log had before); where one was
+            chosen `reopened`, whether the ensemble had ended and went on; after that one's end also
+            `name`, `reason` and `trouble`, as `run` has them. `trials` (of searches, which do not
+            run again) and `dropped` (jobs that are not in the record) are there if there are some.
 
         Raises:
             EnsembleError: there is no record of its jobs, the filter is wrong, or it cannot go on.
@@ -773,10 +775,10 @@ class Ensemble:
         before = self._running.status()
         answer = self._reopen("rerun", asked, sizes, timeout, waits=not dry_run)
         if trials := answer.get("trials"):
-            verb = "is" if trials == 1 else "are"
+            verb = "does" if trials == 1 else "do"
             _say(
-                f"{counted(trials, 'trial')} of searches {verb} left out: search(more=N) goes on "
-                "with a search"
+                f"{counted(trials, 'trial')} of searches {verb} not run again, as their search has "
+                "their results: search(more=N) gives it further ones"
             )
         _say_left(before)
         return {"unsent": 0, **answer}
@@ -806,8 +808,9 @@ class Ensemble:
             nodes, cores, gpus: as for `rerun`.
 
         Returns:
-            `search`, `trials` (how many there are now), `added` and `state`; with `reason` and
-            `trouble`, as `run` has them, after the end of an ensemble that had ended.
+            `search`, `trials` (how many there are now), `added`, `state`, `reopened` (whether the
+            ensemble had ended and went on) and `entries` (how many its log had before); with
+            `name`, `reason` and `trouble`, as `run` has them, after the end of one that went on.
 
         Raises:
             EnsembleError: there is no such search, it cannot have such a point, or it cannot go on.

@@ -244,6 +244,7 @@ def compile_condition(when: float | str, names: Names) -> Condition:
     names.compared = any(sign in text for sign in "=<>")
     names.ordered = names.compared and "=" not in text
     try:
+        names.text = text
         expression = compile_expression(text, names.resolve, fitted=names.fitted)
     except (SyntaxError, RecursionError, MemoryError) as error:
         block = "" if text else ' (put a comparison in quotes: when: "> 5")'
@@ -295,7 +296,8 @@ class Names:
         of_member: bool = False,
         pools: Collection[str] | None = None,
     ) -> None:
-        #: The expression compares something.
+        #: The text of the expression, and whether it compares something.
+        self.text = ""
         self.compared = False
         #: It compares numbers alone.
         self.ordered = False
@@ -453,6 +455,9 @@ class Names:
             if head not in (COUNT, RATE, "nodes", "time") and len(keys) == 2 and "-" not in keys[1]:
                 group = keys[1] if keys[1] in self._groups else "GROUP"
                 example = MEMBER_METRICS.get(head, (f"{group}-duration",))[0]
+                # `mean.md-loss` is a difference to Python. A variable can be any memo.
+                meant = re.search(rf"\b{head}\.({re.escape(group)}-[A-Za-z_]\w*)", self.text)
+                example = meant[1] if head not in MEMBER_METRICS and meant else example
                 raise ValueError(
                     f"{error}; in an expression a name with a hyphen is written in brackets: "
                     f"{head}['{example}']"

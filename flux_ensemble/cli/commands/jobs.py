@@ -63,6 +63,9 @@ STATES = {
 #: The beginnings of fields whose names users choose.
 _NAMED = ("params.", "memo.")
 
+#: Ids of jobs that a sentence names.
+_MOST_IDS = 5
+
 #: Default number of jobs in a table.
 MOST_JOBS = 1000
 
@@ -601,7 +604,7 @@ def named_jobs(target: Target, name: str, texts: Iterable[str]) -> Iterator[_Job
             names = listed([shown(job["id"], job, label) for job in found])
             raise Failure(f"{len(found)} jobs have the id {id}: say which ({names})", USAGE)
         else:
-            raise Failure(_unknown(target, name, member, text), USAGE)
+            raise Failure(_unknown(target, name, member, text))
 
 
 def _number(target: Target, name: str, id: str, text: str) -> int:
@@ -618,16 +621,18 @@ def _number(target: Target, name: str, id: str, text: str) -> int:
 
 def _unknown(target: Target, name: str, member: str, text: str) -> str:
     """Return why there is no job of the name."""
-    nothing = f"ensemble {name!r} has no job {text} in its record"
-    if not member:
-        return nothing
-    (status,) = target.status(name)["ensembles"]
-    if "pools" not in status:
-        return f"ensemble {name!r} has no members: name a job of it by its id alone"
-    known = {one["name"] for one in members_of(status)}
-    known.update(job["member"] for job in target.jobs(name, interrupted=True))
-    if member in known:
-        return nothing
+    nothing, jobs = f"ensemble {name!r} has no job {text} in its record", []
+    if member:
+        (status,) = target.status(name)["ensembles"]
+        if "pools" not in status:
+            return f"ensemble {name!r} has no members: name a job of it by its id alone"
+    jobs = list(target.jobs(name, interrupted=True))
+    known = {one["name"] for one in members_of(status)} if member else set()
+    known.update(job["member"] for job in jobs if member)
+    if not member or member in known:
+        ids = [shown(job["id"], job, label_of(target)) for job in jobs]
+        most = [*ids[:_MOST_IDS], f"and {len(ids) - _MOST_IDS:,} more"][: len(ids)]
+        return f"{nothing} (jobs: {', '.join(most)})" if ids else f"{nothing}, which is empty"
     names = listed(sorted(known))
     return f"no member of {name!r} is called {member!r} ({hint(member, known)}members: {names})"
 

@@ -190,9 +190,10 @@ class RerunCommand:
         """Print which jobs run again; return whether to go on."""
         click.echo(f"{self.name}: {self._said(answer)}")
         if trials := answer.get("trials"):
+            more = command_of(self.target, "search", self.name, "--more", "N")
             say(
-                f"{counted(trials, 'trial')} of searches {'is' if trials == 1 else 'are'} left "
-                "out: a search has counted its trials"
+                f"{counted(trials, 'trial')} of searches {'does' if trials == 1 else 'do'} not run "
+                f"again, as their search has their results: '{more}' gives it further ones"
             )
         if self.before is not None:
             command, all = partial(command_of, self.target), not self.failed and self.filter is None

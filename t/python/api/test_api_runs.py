@@ -239,7 +239,10 @@ def test_rerun_says_that_trials_are_left_out_and_what_goes_on_with_their_search(
     )
     tune.run("local", state_dir=tmp_path)
     assert tune.rerun()["jobs"] == 0
-    assert "2 trials of searches are left out: search(more=N) goes on" in capsys.readouterr().err
+    assert (
+        "2 trials of searches do not run again, as their search has their results: search(more=N)"
+        in capsys.readouterr().err
+    )
 
 
 def test_what_has_not_been_started_names_the_run_that_is_kept(

@@ -288,6 +288,15 @@ def test_output_of_several_jobs_prints_those_that_wrote_and_fails_for_the_others
     assert f"ERROR: job {silent}: it has written nothing that can be read from here" in err
 
 
+@pytest.mark.parametrize("command", ["jobs", "output"])
+def test_a_job_that_does_not_exist_fails_the_command_and_those_that_do_are_named(
+    state: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    assert run_command([command, "--state-dir", str(state), "s", "9999"]) == 1
+    said = capsys.readouterr().err
+    assert re.search(r"has no job 9999 in its record \(jobs: (\d+, )+(\d+|and \d+ more)\)", said)
+
+
 def test_output_wants_jobs_or_a_choice_of_them(
     state: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

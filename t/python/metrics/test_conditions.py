@@ -138,6 +138,8 @@ def test_a_memo_expression_sees_memo_keys_and_metrics():
             "time)",
         ),
         ("mean.a-duration > 3", "written in brackets: mean['a-duration']"),
+        ("mean.a-loss - 2 > 3", "written in brackets: mean['a-loss']"),
+        ("mean.a - loss > 3", "written in brackets: mean['a-duration']"),
         ("mean.d-duration > 3", "written in brackets: mean['GROUP-duration']"),
         ("queue.pending-nodes > 3", "written in brackets: queue['pending-nodes']"),
         ("nodes.down > 3", "(metrics: nodes.free, nodes.size, nodes.up)"),
