@@ -102,6 +102,35 @@ test_expect_success SLURM 'status shows the job of a worker, and why it waits in
 	wait_until slurm_is_quiet
 '
 
+test_expect_success SLURM 'no more members wait in the queue of Slurm than are to, and why says so' '
+	on_workers line 2 "count: 4, limits: {queued: 2}, options: {begin: now+1hour}" true &&
+	flux-ensemble run line.yaml >line.out 2>&1 & pid=$!
+	in_line() {
+		flux-ensemble why line >line.why 2>&1 &&
+			grep "2 members of hpc wait in Slurm: BeginTime" line.why &&
+			grep "2 members of hpc wait: 2 are in the queue of Slurm, as many as .queued. allows" line.why
+	} &&
+	wait_until in_line &&
+	flux-ensemble status line >line.status && grep "2 members of hpc wait in Slurm" line.status &&
+	is 2 "$(squeue -h -o %i | wc -l)" &&
+	kill -INT $pid && test_expect_code 130 wait $pid &&
+	wait_until slurm_is_quiet
+'
+
+test_expect_success SLURM 'a partition that there is not is asked for ever more rarely' '
+	on_workers nowhere 2 "count: 5, options: {partition: nowhere}" true &&
+	flux-ensemble run nowhere.yaml >nowhere.out 2>&1 & pid=$!
+	in_pause() {
+		flux-ensemble why nowhere >nowhere.why 2>&1 &&
+			grep "members* of hpc wait: Slurm is asked again in .*s: 2 failures in a row" nowhere.why
+	} &&
+	wait_until in_pause &&
+	grep "nvalid partition" nowhere.why &&
+	grep "hpc.1 is lost.*: Slurm refuses its job: .*nvalid partition" nowhere.out &&
+	kill -INT $pid && test_expect_code 130 wait $pid &&
+	grep "nowhere: the next member of hpc is asked for in 4s at the earliest, after 2 failures" nowhere.out
+'
+
 test_expect_success SLURM 'a worker that does not start is lost, and the log says why' '
 	on_workers bare 2 "options: {partition: all}" true &&
 	cat >>bare.yaml <<-EOD &&

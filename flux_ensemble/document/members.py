@@ -37,6 +37,19 @@ NOT_LOCAL = (
 
 
 @dataclass(frozen=True, slots=True)
+class SiteLimits:
+    """Limits on what a site is asked for, for one pool.
+
+    Args:
+        queued: members that wait in its queue at once; 0 for any number.
+        spacing: seconds between two submissions.
+    """
+
+    queued: int = 0
+    spacing: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
     """An entry of `members:`: a pool of members that are alike.
 
@@ -56,6 +69,7 @@ class Pool:
         uri: of an instance that is there already; None for those that are started.
         provider: one of `PROVIDERS`: who starts them.
         options: of the job that it starts for each, by name.
+        limits: on what the provider is asked for.
         silence: seconds that such an instance may be silent until it is lost; 0 for ever.
         startup: how long a member takes to be up in a simulation; None where nothing is said.
         loss: how long it is up there until it is lost; None for never.
@@ -92,6 +106,7 @@ class Pool:
     silence: float = 0.0
     provider: str = PROVIDERS[0]
     options: Mapping[str, str | bool] = field(default_factory=dict)
+    limits: SiteLimits = field(default_factory=SiteLimits)
 
     @property
     def calls_home(self) -> bool:

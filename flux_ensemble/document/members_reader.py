@@ -14,6 +14,7 @@ from flux_ensemble.document.keys.members import (
     MAX_MEMBERS,
     MEMBER_KEYS,
     SERVICES,
+    SITE_LIMIT_KEYS,
     STARTED,
     TASKS,
 )
@@ -25,6 +26,7 @@ from flux_ensemble.document.members import (
     MEMBER_KEY,
     TIME_MARGIN,
     Pool,
+    SiteLimits,
 )
 from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.metrics.names import MEMBER
@@ -209,7 +211,9 @@ def _pool(entry: Mapping[str, Any], at: Path, problems: Problems) -> Pool:
             f"the user attribute {MEMBER_KEY!r} is where flux-ensemble marks its members",
         )
     simulate = entry.get("simulate", {})
+    limits = read_keys(SITE_LIMIT_KEYS, entry.get("limits", {}), problems, (*at, "limits"))
     return Pool(
+        limits=SiteLimits(**limits),
         low=low,
         high=high,
         calls=fields.get("runs") == TASKS or _calls(entry.get("service", SERVICES[0]), high),
@@ -225,6 +229,12 @@ def _check_provider(
 ) -> None:
     """Check what depends on who starts the members."""
     if fields.get("provider", FLUX) == FLUX:
+        if "limits" in entry:
+            problems.add(
+                (*at, "limits"),
+                "'limits' are on what another system is asked for ('from'); for members that Flux "
+                "starts there is 'count'",
+            )
         if "options" in entry:
             problems.add(
                 (*at, "options"),

@@ -9,7 +9,7 @@ from typing import Any
 
 from flux_ensemble.document.model import REQUEST_RULE, RETRY_RULE, Action
 from flux_ensemble.engine.codec import command_from_json, to_json
-from flux_ensemble.engine.commands import Ask, Effect
+from flux_ensemble.engine.commands import Ask, Effect, StartMember
 from flux_ensemble.engine.compact import not_default
 from flux_ensemble.engine.fastclass import fastclass
 from flux_ensemble.engine.firings import Firing
@@ -127,6 +127,8 @@ class PendingTable:
 
     def __init__(self) -> None:
         self.commands: dict[int, Pending] = {}
+        #: How many of them start members.
+        self._starts = 0
         #: The items that wait for a resume, in order.
         self._held: deque[Held] = deque()
         #: Key of a timer -> the custom function to call again when it fires.
@@ -143,8 +145,13 @@ class PendingTable:
 
     @property
     def busy(self) -> bool:
-        """True if anything is pending, held, or to be repeated."""
-        return bool(self.commands or self._held or self._retries or self._asks)
+        """True if anything is pending, held, or to be repeated.
+
+        A member that is to be started does not count: it can wait at a site for days, and is not
+        needed when nothing else is left.
+        """
+        busy = len(self.commands) > self._starts
+        return bool(busy or self._held or self._retries or self._asks)
 
     @property
     def calling(self) -> bool:
@@ -177,6 +184,7 @@ class PendingTable:
     def add(self, pending: Pending) -> None:
         """Add a command that was sent."""
         self.commands[pending.command.id] = pending
+        self._starts += type(pending.command) is StartMember
         if pending.firing is not None:
             pending.firing.unanswered += pending.origin.request is not None
         elif pending.call is not None or type(pending.command) is Ask:
@@ -187,6 +195,7 @@ class PendingTable:
         pending = self.commands.pop(id, None)
         if pending is None:
             return None
+        self._starts -= type(pending.command) is StartMember
         if pending.firing is not None:
             pending.firing.unanswered -= pending.origin.request is not None
         elif pending.call is not None or type(pending.command) is Ask:

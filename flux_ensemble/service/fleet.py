@@ -49,7 +49,8 @@ from flux_ensemble.queues.flux.submission import EnsembleRun, SubmissionWait
 from flux_ensemble.queues.nested.callbacks import Gone
 from flux_ensemble.queues.nested.commits import Durable
 from flux_ensemble.queues.nested.listener import Facts
-from flux_ensemble.queues.nested.provider import Provider
+from flux_ensemble.queues.nested.member_job import MemberJob
+from flux_ensemble.queues.nested.provider import SITE, Provider
 from flux_ensemble.queues.nested.service_handle import (
     AttachedInstance,
     AttachedMember,
@@ -186,6 +187,7 @@ class MemberFleet:
             prefix=self._spec.job_prefix,
             attributes=pool.job_attributes(),
             options=pool.options,
+            limits=pool.limits,
         )
 
     def drain(self, command: DrainMember, done: Done) -> None:
@@ -437,10 +439,10 @@ class MemberFleet:
         return (tag for tag in self._site if (tag.name, tag.run) == (self._spec.name, self._run))
 
     def waits(self) -> Iterator[tuple[str, SubmissionWait]]:
-        """Yield why members' own jobs and jobs to be submitted to members wait, by member name."""
+        """Yield why jobs wait to be submitted to Flux, by member name; those of members, too."""
         for tag in self._tags():
             waiting = self._site[tag].waiting
-            if waiting is not None:
+            if waiting is not None and waiting.kind != SITE:
                 yield tag.member, waiting
             member = self._members.get(tag.ordinal)
             nested = None if member is None else member.nested
@@ -454,11 +456,28 @@ class MemberFleet:
         for tag in self._tags():
             member = self._site[tag]
             place = places[tag.member] = {"job": member.job, "uri": member.uri}
-            if member.provider is not None and member.job is not None:
-                why = member.provider.why(member.job)
-                if why is not None:
-                    place["reason"] = why
+            why = self._why(member)
+            if why is not None:
+                place["reason"] = why
         return places
+
+    def waiting(self) -> Mapping[tuple[str, str], list[str]]:
+        """Return the members that a site does not run yet, by pool and reason."""
+        waiting: dict[tuple[str, str], list[str]] = {}
+        for tag in self._tags():
+            why = self._why(self._site[tag])
+            if why is not None:
+                waiting.setdefault((tag.member.rpartition(".")[0], why), []).append(tag.member)
+        return waiting
+
+    @staticmethod
+    def _why(member: MemberJob) -> str | None:
+        """Return why a site does not run a member, as "waits in Slurm: Priority"."""
+        if member.provider is not None and member.job is not None:
+            return member.provider.why(member.job)
+        if member.waiting is not None and member.waiting.kind == SITE:
+            return f"waits: {member.waiting.reason}"
+        return None
 
     def output(self, name: str, job: int, done: Callable[[str | Exception | None], None]) -> None:
         """Read the end of what a job of a worker wrote.

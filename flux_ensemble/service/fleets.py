@@ -20,6 +20,7 @@ from flux_ensemble.queues.nested.provider import Provider
 from flux_ensemble.queues.nested.service_handle import Channel, Followed
 from flux_ensemble.queues.nested.shape import MemberTag
 from flux_ensemble.queues.nested.site import Site
+from flux_ensemble.queues.providers.bounds import BoundedProvider
 from flux_ensemble.queues.providers.flux import FluxProvider
 from flux_ensemble.queues.providers.slurm import SlurmProvider
 from flux_ensemble.runtime.ensemble import Ensemble
@@ -58,10 +59,11 @@ class Fleets:
         self._log_error = log_error
         self._reconnect = reconnect
         self._site: Site | None = None
+        loop = queue.broker.loop
         self._flux = FluxProvider(queue, owner, log_error)
         self._providers: dict[str, Provider] = {
             FLUX: self._flux,
-            SLURM: SlurmProvider(queue.broker.loop, log_error),
+            SLURM: BoundedProvider(SlurmProvider(loop, log_error), "Slurm", loop, log_error),
         }
         self._settled = False
         self._fleets: dict[tuple[str, int], MemberFleet] = {}

@@ -21,7 +21,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.document.keys.members import SLURM
@@ -37,12 +37,14 @@ from flux_ensemble.queues.nested.callbacks import Gone, MemberCallbacks
 from flux_ensemble.queues.nested.provider import Provider
 from flux_ensemble.queues.nested.shape import MemberTag
 from flux_ensemble.queues.nested.site import RECONNECT_SECONDS, Site
+from flux_ensemble.queues.providers.bounds import BoundedProvider
 from flux_ensemble.queues.providers.slurm import SlurmProvider
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Handle, Loop
 from flux_ensemble.service.attachments import Attachments, Way
 from flux_ensemble.service.conversation import QUIET_SECONDS
 from flux_ensemble.service.fleet import MemberFleet
+from flux_ensemble.service.status.waits import members_wait
 from flux_ensemble.service.wire import HOME_NAME, Wire, tls_context
 
 if TYPE_CHECKING:
@@ -398,7 +400,9 @@ class Home:
             self._kept, self._socket = new_kept(spec.name)
             self._kept.write(directory)
         self.run = self._kept.run
-        self._providers = providers or {SLURM: SlurmProvider(loop, log)}
+        self._providers = providers or {
+            SLURM: BoundedProvider(SlurmProvider(loop, log), "Slurm", loop, log)
+        }
         self._site = Site(
             loop,
             None,
@@ -502,6 +506,10 @@ class Home:
     def places(self) -> dict[str, dict[str, Any]]:
         """Return the places of the members: see `MemberFleet.places`."""
         return self.fleet.places()
+
+    def waits(self) -> list[dict[str, Any]]:
+        """Return why members wait, and jobs that fit on none: see `client.responses.Wait`."""
+        return [asdict(wait) for wait in members_wait(self.ensemble)] if self.ensemble.live else []
 
     def adopt(self, recovered: Recovered, engine: Engine) -> None:
         """Do nothing: the jobs are on the members."""

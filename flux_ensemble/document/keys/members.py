@@ -168,6 +168,25 @@ _SIMULATE_KEYS = (
     ),
 )
 
+SITE_LIMIT_KEYS = (
+    Key(
+        "queued",
+        integer(1),
+        "How many members of the pool wait in the queue of the site at once at most.",
+        (5,),
+        unset="any number",
+        more="The others wait in line.",
+    ),
+    Key(
+        "spacing",
+        DURATION,
+        "Time between two submissions.",
+        ("10s",),
+        0,
+        read=parse_duration,
+    ),
+)
+
 MEMBER_KEYS = (
     Key(
         "name",
@@ -212,6 +231,15 @@ MEMBER_KEYS = (
         ({"partition": "batch", "account": "abc"},),
         only=(STARTED,),
         read=read_options,
+    ),
+    Key(
+        "limits",
+        mapping("a mapping with the keys queued and spacing", SITE_LIMIT_KEYS),
+        "Limits on what the site is asked for; not for members that Flux starts.",
+        ({"queued": 5, "spacing": "10s"},),
+        only=(STARTED,),
+        read=None,
+        more="See [limits](slurm-members.md#limits).",
     ),
     Key("nodes", integer(1), "Nodes of each member.", (4,), 1, only=(STARTED,)),
     Key(

@@ -132,6 +132,8 @@ class Home(RunQueue, Protocol):
 
     def places(self) -> dict[str, dict[str, Any]]: ...
 
+    def waits(self) -> list[dict[str, Any]]: ...
+
     def late(self, then: Callable[[], None]) -> Handle: ...
 
 
@@ -755,7 +757,11 @@ class LocalRun:
             self._ensemble.broken(error)
         status = self._ensemble.status()
         if self._home is not None:
-            places = self._home.places()
+            places, waits = self._home.places(), self._home.waits()
+            if waits:
+                status["waits"] = waits
+                # Nobody can predict when they end.
+                status.pop("t_predicted", None)
             for pool in status["pools"].values():
                 for member in pool["members"]:
                     member.update(places.get(member["name"], {"job": None, "uri": None}))

@@ -32,7 +32,7 @@ from flux_ensemble.queues.nested.attempts import Attempts
 from flux_ensemble.queues.nested.callbacks import Gone, MemberCallbacks
 from flux_ensemble.queues.nested.life import NEXT, UNNEEDED, Phase, silent
 from flux_ensemble.queues.nested.listener import Heard
-from flux_ensemble.queues.nested.provider import JobName, Provider
+from flux_ensemble.queues.nested.provider import SITE, JobName, Provider, SiteWaitError
 from flux_ensemble.queues.nested.refusals import RefusedError
 from flux_ensemble.queues.nested.service_handle import AttachedInstance, Channel, Followed
 from flux_ensemble.queues.nested.shape import END_TOPIC, MemberTag, Program
@@ -246,17 +246,24 @@ class MemberJob:
     # -- news from its provider ----------------------------------------------------------
 
     @property
+    def asked_to_end(self) -> bool:
+        """True if it is asked to end."""
+        return self._asked
+
+    @property
     def unwanted(self) -> bool:
         """True if it is asked to end before its job is in the queue."""
         return self._asked and self.phase is Phase.ASKED
 
     def waits(self, error: Exception) -> None:
         """Note that the queue does not take its job for now."""
-        if self.waiting is None:
+        t = time.time() if self.waiting is None else self.waiting.t
+        if isinstance(error, SiteWaitError):
+            self.waiting = SubmissionWait(self.tag.member, SITE, str(error), "", t)
+        elif self.waiting is None:
             self.waiting = SubmissionWait(
-                self.tag.member, refusal(error).name, sentence(error), refusal(error).advice,
-                time.time(),
-            )  # fmt: skip
+                self.tag.member, refusal(error).name, sentence(error), refusal(error).advice, t
+            )
 
     def submitted(self, job: JobName) -> None:
         """Note that its job is in the queue."""

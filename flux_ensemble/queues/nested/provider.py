@@ -21,6 +21,14 @@ JobName = int | str
 Written = Callable[[str, Callable[[], None]], None]
 
 
+#: The kind of a wait for a site, in reports: see `queues.flux.refusals`.
+SITE = "site"
+
+
+class SiteWaitError(Exception):
+    """The job of a member is not asked for now, or not taken; the text says why."""
+
+
 class Started(Protocol):
     """A member that a provider starts: `member_job.MemberJob`.
 
@@ -29,7 +37,16 @@ class Started(Protocol):
     """
 
     tag: MemberTag
-    job: JobName | None
+
+    @property
+    def job(self) -> JobName | None:
+        """The id of its job, once that is known."""
+        ...
+
+    @property
+    def asked_to_end(self) -> bool:
+        """True if it is asked to end."""
+        ...
 
     @property
     def unwanted(self) -> bool:

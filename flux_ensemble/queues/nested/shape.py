@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from flux_ensemble.document.members import SiteLimits
 from flux_ensemble.texts import clip
 
 #: The event that ends a member, published within it.
@@ -89,6 +90,7 @@ class Shape:
         attributes: of its job, if Flux starts it (RFC 14).
         options: of its job, if Slurm starts it, by name.
         credentials: of its worker, if that calls its home over TLS.
+        limits: of its pool.
     """
 
     tag: MemberTag
@@ -103,6 +105,7 @@ class Shape:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, str | bool] = field(default_factory=dict)
     credentials: str = ""
+    limits: SiteLimits = field(default_factory=SiteLimits)
 
 
 def job_name(ensemble: str, member: str, prefix: str = "") -> str:

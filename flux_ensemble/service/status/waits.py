@@ -26,6 +26,7 @@ from flux_ensemble.engine.jobs import ActiveJob, Phase
 from flux_ensemble.queues.flux.refusals import UNWRITTEN_ADVICE
 from flux_ensemble.queues.flux.submission import TELL_SECONDS, Submitter
 from flux_ensemble.queues.flux.submission import SubmissionWait as Refused
+from flux_ensemble.queues.nested.provider import SITE
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Unwritten
 from flux_ensemble.service.fleet import MemberFleet
@@ -125,7 +126,7 @@ class Waits:
         if isinstance(ensemble.member, Submitter):
             for wait in ensemble.member.waits_for_share():
                 yield _submission(ensemble, None, wait)
-        yield from _not_placed(ensemble)
+        yield from members_wait(ensemble)
         if not self._tracker.any_held and not (conditions is not None and conditions.troubled):
             self.forget(ensemble)
             return
@@ -251,15 +252,26 @@ def _unwritten(ensemble: Ensemble, unwritten: Unwritten) -> Wait:
     return _wait("nothing new begins", None, None, jobs, cause, unwritten.t)
 
 
-def _not_placed(ensemble: Ensemble) -> Iterator[Wait]:
-    """Yield the groups whose jobs fit on no member that there is or will be."""
+def members_wait(ensemble: Ensemble) -> Iterator[Wait]:
+    """Yield why members wait at a site, and the groups whose jobs fit on no member."""
     engine = ensemble.engine
     if engine.members is None:
         return
+    if isinstance(ensemble.fleet, MemberFleet):
+        for (pool, why), names in ensemble.fleet.waiting().items():
+            if len(names) == 1:
+                yield _site(f"member {names[0]} {why}", names[0], 1, why)
+            else:
+                who = f"{len(names)} members of {bounded(pool)} wait"
+                yield _site(f"{who}{why.removeprefix('waits')}", None, len(names), why)
     for group, reason in engine.members.not_placed.items():
         if jobs := engine.workload.waiting(group):
             who = f"{counted(jobs, 'job')} of group {bounded(group)!r} wait{'s'[: jobs == 1]}"
             yield _wait(who, group, None, jobs, Cause(eventlog.NotPlaced.tag, reason), None)
+
+
+def _site(text: str, member: str | None, members: int, why: str) -> Wait:
+    return Wait(None, member, members, SITE, why, "", None, text)
 
 
 def _submission(ensemble: Ensemble, member: str | None, refused: Refused) -> Wait:

@@ -206,6 +206,8 @@ def test_a_short_member_drains_for_half_of_its_time_if_nothing_is_said() -> None
         ([{**POOL, "silence": "5m"}], None, None, "'silence' is of members with a 'uri'; one that"),
         ([{**POOL, "options": {"qos": "low"}}], None, None, "'options' are those of sbatch, for"),
         ([{**SLURM, "queue": "debug"}], None, None, "'queue' is of Flux, and the members are jobs"),
+        ([{**POOL, "limits": {"queued": 5}}], None, None, "'limits' are on what another system is"),
+        ([{**SLURM, "limits": {"queued": 0}}], None, None, "expected an integer >= 1, not 0"),
         ([{**SLURM, "service": "auto"}], None, None, "'service: auto' is of members that Flux"),
         (
             [{**SLURM, "options": {"time": "1h"}}],

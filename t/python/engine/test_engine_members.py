@@ -908,3 +908,28 @@ def test_an_ensemble_that_goes_on_after_its_end_has_other_members() -> None:
     (sent,) = [each for each in one.handle(up(2, 5.0)) if isinstance(each, SubmitJobs)]
     assert (sent.rule, sent.ordinal, sent.count) == ("retry", 2, 1)
     one.check()
+
+
+def test_an_ensemble_completes_although_a_member_still_waits_to_be_asked_for() -> None:
+    """Its provider holds a start back, so it has no outcome; nothing of it is needed any more."""
+    one = engine()
+    starts = [each for each in one.handle(Started(0.0)) if isinstance(each, StartMember)]
+    assert not restore(one.spec, dump(one), []).pending_table.busy
+    one.handle(CommandDone(0.5, starts[0].id, {"job": "7"}))
+    for half in up_for_all(one):
+        shows(one, half, "start")
+        one.handle(CommandDone(2.5, half.id))
+        shows_end(one, half)
+    assert (one.state, one.idle) == ("completed", True)
+    # The provider gives it up when it is asked to.
+    one.handle(MemberEnded(9.0, "pool.1", 2, "it is not needed any more"))
+    assert one.idle
+    one.check()
+
+
+def shows_end(one: Engine, command: SubmitJobs) -> None:
+    """The jobs of a command end well."""
+    for index in range(command.first, command.first + command.count):
+        for name in ("finish", "release", "free", "clean"):
+            context = {"status": 0} if name == "finish" else {"final": True}
+            one.handle(JobEvent(3.0, make(command.ordinal, index + 1), name, context))

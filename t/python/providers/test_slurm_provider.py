@@ -169,7 +169,7 @@ class Member:
     def __init__(self, shape: Shape) -> None:
         self.tag = shape.tag
         self.job: JobName | None = None
-        self.unwanted = False
+        self.unwanted = self.asked_to_end = False
         self.told: list[str] = []
         self.waiting: list[str] = []
         self.outage = False

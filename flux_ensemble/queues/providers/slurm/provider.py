@@ -20,7 +20,7 @@ from typing import Any
 
 from flux_ensemble.queues.flux.pipeline import Report
 from flux_ensemble.queues.nested.life import UNNEEDED
-from flux_ensemble.queues.nested.provider import JobName, Started, Written
+from flux_ensemble.queues.nested.provider import JobName, SiteWaitError, Started, Written
 from flux_ensemble.queues.nested.shape import Shape
 from flux_ensemble.queues.providers.slurm.job import COLUMNS, SlurmJob, describe, mark, read
 from flux_ensemble.runtime.command import Command, CommandResult
@@ -36,11 +36,15 @@ LIST_SECONDS = 60.0
 #: Seconds that another command may take: a full queue blocks `sbatch` for 120 of them.
 COMMAND_SECONDS = 150.0
 
+#: Most seconds until sbatch is called again after it could not submit a job.
+PAUSE_LIMIT = 60.0
+
 #: How often a job has to be missing in the list until it counts as over: a controller that has just
 #: begun may not list all of them.
 MISSED = 3
 
-#: Of the sentences in which Slurm says that it cannot be asked for now; any other is a refusal.
+#: Of the sentences in which Slurm says that it takes no job for now; any other is a refusal. The
+#: limit can be one on the size of a job, too: Slurm has the same sentence for both.
 _TROUBLES = (
     "unable to contact slurm controller",
     "socket timed out",
@@ -49,6 +53,7 @@ _TROUBLES = (
     "communication connection failure",
     "slurmctld is currently",
     "zero bytes were transmitted",
+    "job submit limit",
 )
 
 
@@ -59,6 +64,8 @@ class _Following:
     Attributes:
         member: is told.
         comment: the tag of its job.
+        pause: seconds between the latest attempt to submit it, which failed, and the next one.
+        t_next: when that is.
         job: asked for, until it is submitted; None for one that an earlier service started.
         written: see `Provider.start`; None for such a one, and once the id is written down.
         submitting: sbatch runs.
@@ -75,6 +82,8 @@ class _Following:
     job: Mapping[str, Any] | None = None
     written: Written | None = None
     submitting: bool = False
+    pause: float = 0.0
+    t_next: float = float("-inf")
     id: str | None = None
     released: bool = False
     seen: SlurmJob | None = None
@@ -188,7 +197,7 @@ class SlurmProvider:
             self._log_trouble(f"cannot ask Slurm for its jobs: {outcome.error}")
             for following in asked:
                 if following.id is None:
-                    following.member.waits(OSError(errno.EAGAIN, outcome.error))
+                    following.member.waits(SiteWaitError(outcome.error))
         else:
             self._log_trouble(None)
             jobs = read(outcome.output)
@@ -215,7 +224,7 @@ class SlurmProvider:
             elif member.unwanted:
                 self._drop(following)
                 member.give_up(UNNEEDED)
-            else:
+            elif self._loop.now() >= following.t_next:
                 self._submit(following)
             return
         for seen in jobs.values():
@@ -291,7 +300,9 @@ class SlurmProvider:
         unknown = outcome.late or outcome.error is None
         if unknown or any(trouble in error.lower() for trouble in _TROUBLES):
             # The next list shows whether it was submitted nevertheless.
-            following.member.waits(OSError(errno.EAGAIN, error))
+            following.pause = min(2.0 * following.pause or POLL_SECONDS, PAUSE_LIMIT)
+            following.t_next = self._loop.now() + following.pause
+            following.member.waits(SiteWaitError(error))
             return
         self._drop(following)
         following.member.refused(f"Slurm refuses its job: {error}")
