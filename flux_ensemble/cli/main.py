@@ -308,7 +308,7 @@ def _meant(error: click.UsageError) -> str:
             return f": a file to write is an option, '{own_command(name, first, option, word)}'"
     if word.isdigit() and ctx.params.get("no_header"):
         # As for head(1), and many other tools.
-        jobs = own_command("jobs", first, "--sort=-memo.KEY", "-c", word)
+        jobs = own_command("jobs", first, "--sort", "-memo.KEY", "-c", word)
         most = f"; '{jobs}' shows the {word} jobs with the largest KEY" if name == "best" else ""
         return f": -n leaves out the headings, and takes no number{most}"
     files = [one for one in (first, word) if PurePath(one).suffix in DOCUMENTS]

@@ -158,7 +158,7 @@ def test_a_name_beside_a_document_is_an_option(
         ("run study.yaml jobs.csv", "run study.yaml --export jobs.csv"),
         ("rerun study page.html", "rerun study --report page.html"),
         ("simulate study.yaml page.html", "simulate study.yaml --report page.html"),
-        ("best study -n 5", "jobs study --sort=-memo.KEY -c 5"),
+        ("best study -n 5", "jobs study --sort -memo.KEY -c 5"),
     ],
 )
 def test_a_file_to_write_and_a_number_are_values_of_options(
