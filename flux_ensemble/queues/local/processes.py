@@ -110,7 +110,8 @@ class ProcessRunner:
         warn: receives a sentence about a mistake of a job.
         full: receives a sentence if the output of a job cannot be kept; None if the job then fails.
         prefix: of the jobs' names.
-        hold: a descriptor that stays open until the last process of a job is gone, if given.
+        hold: a descriptor that stays open until the last process of a job is gone, if given. Its
+            file gets the time at which this process is killed.
         binding: of the jobs to cores and GPUs, if they are bound.
 
     Raises:
@@ -157,12 +158,14 @@ class ProcessRunner:
         self._their_lifeline, held = os.pipe()
         self._ties = Ties(self._their_lifeline, ours)
         passed = [theirs.fileno(), lifeline, held, self.output.fd]
+        kept = [] if hold is None else [hold]
+        self._kept = [(fd, os.stat(fd)) for fd in kept]
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-X", "utf8", _SUPERVISOR,
-                 *map(str, passed), self.scratch],
+                 *map(str, passed), self.scratch, *map(str, kept)],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                start_new_session=True, pass_fds=passed if hold is None else [*passed, hold],
+                start_new_session=True, pass_fds=[*passed, *kept],
             )  # fmt: skip
         except BaseException:
             self._close_all()
@@ -217,6 +220,9 @@ class ProcessRunner:
         # The supervisor may be stopped.
         self._process.send_signal(signal.SIGCONT)
         self._process.wait()
+        for fd, before in self._kept:
+            # Nobody was killed.
+            os.utime(fd, ns=(before.st_atime_ns, before.st_mtime_ns))
         self._close_all()
         # The supervisor has removed it, unless it was killed.
         shutil.rmtree(self.scratch, ignore_errors=True)

@@ -330,8 +330,7 @@ class StateLog:
         output: the directory for the output of jobs.
         jobs_lock: a lock that is held as long as this descriptor is open in any process.
         events: number of events that a killed run is known to have written.
-        t_known: when the killed run is last known to have gone on, by the times of its files: it
-            writes each second.
+        t_known: when the killed run is last known to have gone on (`last_sign`).
 
     Raises:
         StateError: an ensemble of the name runs, the files cannot be made, there is an interrupted
@@ -521,10 +520,7 @@ class StateLog:
                 )
             with contextlib.suppress(FileNotFoundError, ValueError):
                 self.events = read_snapshot(self.directory)["events"]
-            for written in ("status.json", "events", "eventlog"):
-                with contextlib.suppress(FileNotFoundError):
-                    t = os.stat(written, dir_fd=self.directory.fd, follow_symlinks=False).st_mtime
-                    self.t_known = max(self.t_known, t)
+            self.t_known = last_sign(self.directory)
         return resume
 
     def _check_kept(self, state: str, fits: bool) -> None:
@@ -728,6 +724,20 @@ def read_snapshot(directory: Directory) -> dict[str, Any]:
         raise ValueError("not a status")
     snapshot: dict[str, Any] = value
     return snapshot
+
+
+def last_sign(directory: Directory) -> float:
+    """Return when a run that does not go on any more is last known to have gone on.
+
+    What ends the jobs of a killed run gives `jobs.lock` the time at which it was killed. If that
+    was killed, too, or the machine went, it is when the run last wrote something, as it does each
+    second.
+    """
+    times = [0.0]
+    for name in ("status.json", "events", "eventlog", "jobs.lock"):
+        with contextlib.suppress(FileNotFoundError):
+            times.append(os.stat(name, dir_fd=directory.fd, follow_symlinks=False).st_mtime)
+    return max(times)
 
 
 def take_lock(directory: Directory, name: str, fd: int, seconds: float) -> None:

@@ -24,6 +24,7 @@ from flux_ensemble.queues.local.state_dir import (
     GIVEN_UP,
     check_directory,
     is_running,
+    last_sign,
     read_snapshot,
 )
 from flux_ensemble.runtime.durability.lines import whole_lines
@@ -293,8 +294,7 @@ class States:
                 # A run that has just ended wrote its final status before it released the lock.
                 status = self._read(directory)["status"]
             if status["state"] not in FINAL_STATES and not self.runs(directory):
-                t_end = os.stat("status.json", dir_fd=directory.fd).st_mtime
-                status.update(state="failed", reason=self.GIVEN_UP, t_end=t_end)
+                status.update(state="failed", reason=self.GIVEN_UP, t_end=last_sign(directory))
                 if GIVEN_UP not in directory.names():
                     again = _again(directory, status.get("directory"))
                     known = asdict(again) if again else None

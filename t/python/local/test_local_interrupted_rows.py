@@ -62,8 +62,13 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     process = subprocess.Popen(begin, cwd=root, stdout=subprocess.DEVNULL)
     _wait(lambda: has_published(LocalClient(root / "state")))
+    # Its files tell nothing of the last half second.
+    _wait(lambda: time.time() - (root / "state/s/status.json").stat().st_mtime > 0.5)
+    (root / "killed").write_text(repr(time.time()))
     process.send_signal(signal.SIGKILL)
     process.wait()
+    _wait(lambda: not Path((root / "state/s/scratch").read_text().strip()).exists())
+    (root / "gone").write_text(repr(time.time()))
     (root / "gate").touch()
     subprocess.run([*begin, "--resume"], cwd=root, stdout=subprocess.DEVNULL, check=True)
     return root
@@ -84,6 +89,21 @@ def printed(
     assert run_command([command, "--state-dir", str(directory / "state"), "s", *rest]) == 0
     found = capsys.readouterr()
     return found.out.splitlines(), found.err
+
+
+def test_the_run_and_its_jobs_went_on_until_it_was_killed(directory: Path) -> None:
+    killed, gone = (float((directory / name).read_text()) for name in ("killed", "gone"))
+    client: Any = LocalClient(directory / "state")
+    cut = [job for job in client.jobs("s", interrupted=True) if job["interrupted"]]
+    (status,) = client.status("s")["ensembles"]
+    (absence,) = status["absences"]
+    for t in (absence["since"], *(job["t_end"] for job in cut)):
+        # The clock of the file system is that of the last tick.
+        assert killed - 0.05 < t < gone
+    assert len(cut) == 2
+    # A run that ends by itself is not killed.
+    assert (directory / "state/s/jobs.lock").stat().st_mtime < gone < absence["until"]
+    assert status["away"] == absence["until"] - absence["since"]
 
 
 SAID = (

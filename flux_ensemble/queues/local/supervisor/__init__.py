@@ -2,7 +2,7 @@
 
 `queues.local.processes` starts them as
 
-    python -I -S -X utf8 supervisor/__main__.py CHANNEL THEIRS OURS OUTPUT SCRATCH
+    python -I -S -X utf8 supervisor/__main__.py CHANNEL THEIRS OURS OUTPUT SCRATCH [HELD]
 
 CHANNEL is the file descriptor of a stream socket that carries one JSON object a line:
 
@@ -34,6 +34,10 @@ the directory SCRATCH, and exits. The guard only waits: it does the same when th
 gone. If the queue is gone and the supervisor does not end, because it is stopped or hangs, the
 guard wakes it, and kills it after a while. While one of the two lives, no process of a job outlives
 the queue; and neither ends the other as long as that one does its work.
+
+HELD is a descriptor that stays open until the last process of a job is gone. When the queue is
+gone, the guard gives its file the time, because nobody else knows when a killed queue went; one
+that closes takes that back.
 
 If queue, guard and supervisor are killed together, the kernel ends the jobs. THEIRS and OURS are
 ends of pipes whose other ends the queue has. With the one, the supervisor ties the process group

@@ -45,7 +45,7 @@ def main() -> None:
             os.close(theirs)
             os.close(ours)
             other.close()
-            _watch(supervisor, channel, wakeup)
+            _watch(supervisor, channel, wakeup, int(sys.argv[6]) if len(sys.argv) > 6 else None)
         else:
             prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
             link.close()
@@ -55,13 +55,14 @@ def main() -> None:
         shutil.rmtree(sys.argv[5], ignore_errors=True)
 
 
-def _watch(supervisor: int, channel: socket.socket, wakeup: int) -> None:
+def _watch(supervisor: int, channel: socket.socket, wakeup: int, held: int | None) -> None:
     """Wait, as the guard, until the supervisor or the queue is gone.
 
     Args:
         supervisor: its process id.
         channel: closed at the other end when the queue is gone.
         wakeup: can be read when a child has ended.
+        held: a file whose time becomes that at which the queue is gone.
     """
     poll = select.poll()
     poll.register(wakeup, select.POLLIN)
@@ -73,6 +74,9 @@ def _watch(supervisor: int, channel: socket.socket, wakeup: int) -> None:
         if os.waitpid(supervisor, os.WNOHANG)[0]:
             return
     poll.unregister(channel)
+    if held is not None:
+        with contextlib.suppress(OSError):
+            os.utime(held)
     # The supervisor notices this too. If it were killed, only this process would be left to end
     # the jobs, and whoever killed the queue may be about to kill this one.
     os.kill(supervisor, signal.SIGCONT)
