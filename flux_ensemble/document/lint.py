@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -152,6 +152,7 @@ def _rules(
     if idle:
         return
     yield from (Finding(*found) for found in never_true(spec))
+    yield from _circles(spec, asked)
     at_once = sum(asked.values()) <= spec.limits.active_jobs and not spec.members
     for feature in document_features():
         if feature.findings is not None:
@@ -172,6 +173,67 @@ def _rules(
                 message = message or _unreachable(comparison, path, most)
                 if message is not None:
                     yield Finding((*at, "when"), message)
+
+
+def _circles(spec: Spec, asked: Mapping[str, float]) -> Iterator[Finding]:
+    """Rules that wait for jobs which only they submit."""
+    submitted: set[str] = set()
+    waiting = dict(enumerate(spec.rules))
+    while firing := [n for n, rule in waiting.items() if _can_begin(rule, spec, submitted)]:
+        for index in firing:
+            submitted.update(_groups_of(waiting.pop(index), spec))
+    groups = [name for rule in waiting.values() for name in _groups_of(rule, spec) if asked[name]]
+    if not groups:
+        return
+    if not submitted:
+        action = f"{{name: submit, label: {groups[0]}}}"
+        yield Finding(
+            ("rules",),
+            "no rule can submit the first job, because each waits for jobs that only these rules "
+            "submit, so the ensemble ends as soon as it has started; one that begins is "
+            f"'{{trigger: start, action: {action}}}'",
+        )
+        return
+    never = {name for name in groups if name not in submitted}
+    for index, rule in waiting.items():
+        if circle := [name for name in rule.groups if name in never]:
+            yield Finding(
+                ("rules", index),
+                f"the rule waits for jobs of group {circle[0]!r}, and only rules that wait for "
+                "such jobs submit that",
+            )
+
+
+def _groups_of(rule: Rule, spec: Spec) -> Iterator[str]:
+    """Yield the groups of which a rule has jobs submitted."""
+    for action in rule.actions:
+        if action.name in SUBMITS:
+            yield spec.named[ON_ENTRIES[action.name]][action.label or ""].group
+        elif action.name == "submit" and action.label is not None:
+            yield action.label
+
+
+def _can_begin(rule: Rule, spec: Spec, submitted: Set[str]) -> bool:
+    """Return False if a rule fires only after jobs, and those are not among the submitted ones."""
+    if rule.scope != "ensemble":
+        return True
+    if rule.trigger == "idle":
+        return submitted >= set(rule.groups) if rule.groups else bool(submitted)
+    if rule.detector is not None:
+        return rule.detector.group in submitted
+    if all(trigger.startswith("job-") for trigger in rule.triggers):
+        return not submitted.isdisjoint(rule.groups) if rule.groups else bool(submitted)
+    for comparison in _comparisons(rule):
+        path, (_, operator, number) = _path(comparison.name, spec), comparison
+        if (
+            path is not None
+            and path.statistic == COUNT
+            and path.group not in submitted
+            and operator in (">", ">=", "==")
+            and number + (operator == ">") > 0
+        ):
+            return False
+    return True
 
 
 def _first_job_alone(spec: Spec, entries: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:

@@ -106,8 +106,13 @@ class _RuleReader:
         }
 
     def _unmet(self, state: RuleState) -> Iterator[str]:
-        """Yield, in words, for which combinations a rule on `idle` did not fire, or not again."""
+        """Yield, in words, for which combinations a rule on `idle` did not fire, or not again.
+
+        Of a rule on jobs, after the end, that none was ever submitted.
+        """
         engine = self._engine
+        if engine.state == "completed" and (never := self._unsubmitted(state.rule)):
+            yield never
         if engine.acting or engine.state == "completed":
             spent = used_up(state, self._lookup, engine.workload.busy_of)
             if spent is not None:
@@ -119,6 +124,18 @@ class _RuleReader:
             yield from tally.missing()
         if unmet := tally.unmet(lambda params: self._read(state, params)):
             yield unmet
+
+    def _unsubmitted(self, rule: Rule) -> str:
+        """Return that a rule on jobs waited for some that were never submitted, or ""."""
+        if rule.scope != "ensemble" or not rule.trigger.startswith(("job-", "idle")):
+            return ""
+        counts = self._engine.stats.counts
+        groups = rule.groups or tuple(counts)
+        some = all if rule.trigger == "idle" and rule.groups else any
+        if some(counts[name]["submitted"] for name in groups):
+            return ""
+        none = [name for name in rule.groups if not counts[name]["submitted"]]
+        return f"no job of {_named(none) if none else 'the ensemble'} was ever submitted"
 
     def _read(self, state: RuleState, params: Mapping[str, Any]) -> str:
         condition = state.condition

@@ -45,12 +45,15 @@ def closing(status: EnsembleStatus) -> Line:
         after += f", not counting {fsd(away)} in which it did not run"
     if undone:
         after += f", and {fsd(undone)} whose results a crash undid"
+    # Guests do not see the jobs.
+    none = status["state"] == "completed" and not status.get("jobs", {"total": 1})["total"]
     wrong = troubles.joined(status)
     return (
         Span(f"{status['name']}: "),
         Span(state, STATE_STYLES.get(state, "")),
         Span(after),
         Span(f": {reason}" if reason else ""),
+        Span(", and no job was ever submitted" if none else ""),
         Span(f", {wrong}" if wrong else "", "bad"),
     )
 

@@ -61,6 +61,55 @@ def test_an_input_that_is_missing_has_a_warning(name: str, more: str) -> None:
     assert warning == f"d.yaml:1: jobs[0].inputs[0]: {missing}{more}"
 
 
+#: Rules none of which can submit the first job.
+CIRCLES = (
+    "{trigger: idle, group: a, action: {name: submit, label: a}}",
+    "{trigger: idle, action: {name: submit, label: a}}",
+    "{trigger: job-success, action: {name: submit, label: a}}",
+    "{trigger: idle, group: [a, b], action: {name: submit, label: b}}\n"
+    "  - {trigger: job-start, group: b, action: {name: submit, label: a}}",
+    "{trigger: metric, when: count.b.success > 0, action: {name: submit, label: a}}\n"
+    "  - {trigger: anomaly, name: a-duration, detector: {quantile: {q: 0.9}},\n"
+    "     action: {name: submit, label: b}}",
+)
+
+
+@pytest.mark.parametrize("rules", CIRCLES)
+def test_rules_none_of_which_can_begin_have_a_warning(rules: str) -> None:
+    warnings = Warnings()
+    text = f"jobs: [{{name: a, command: x}}, {{name: b, command: x}}]\nrules:\n  - {rules}\n"
+    load_text(text, name="test", file="d.yaml", warnings=warnings)
+    (warning,) = warnings.warnings
+    assert warning.startswith("d.yaml:2: rules: no rule can submit the first job, because each ")
+    for more in (
+        "finish: never",
+        "  - {trigger: timer, after: 1, action: {name: custom, label: f}}\n"
+        "custom: 'def f(**_): pass'",
+    ):
+        warnings = Warnings()
+        load_text(text + more, name="test", file="d.yaml", warnings=warnings)
+        assert not [one for one in warnings.warnings if "first job" in one]
+
+
+def test_rules_that_only_wait_for_each_other_have_a_warning() -> None:
+    jobs = "{name: a, command: x}, {name: b, command: x}, {name: c, command: x}"
+    rules = (
+        "{trigger: idle, group: b, action: {name: submit, label: c}}\n"
+        "  - {trigger: job-success, group: c, action: {name: submit, label: b, "
+        "repetitions: unlimited}}"
+    )
+    told = (
+        "the rule waits for jobs of group {!r}, and only rules that wait for such jobs submit that"
+    )
+    assert found(jobs, rules).warnings == [
+        f"d.yaml:4: rules[1]: {told.format('b')}", f"d.yaml:5: rules[2]: {told.format('c')}",
+    ]  # fmt: skip
+    begins = "\n  - {trigger: metric, when: count.a.success > 2, action: {name: submit, label: b}}"
+    assert found(jobs, rules + begins).warnings != []
+    begins = "\n  - {trigger: job-fail, group: a, action: {name: submit, label: b}}"
+    assert found(jobs, rules + begins).warnings == []
+
+
 def test_a_generator_that_is_nowhere_here_has_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
