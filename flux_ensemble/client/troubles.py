@@ -52,6 +52,15 @@ def failed_jobs(status: EnsembleStatus) -> int:
     return status.get("failed", _failed_attempts(status))
 
 
+def failed_trials(status: EnsembleStatus) -> int:
+    """Return the number of trials that failed: their jobs did, or gave no value.
+
+    >>> failed_trials({"searches": [{"failed": 7}, {"failed": 1}]})
+    8
+    """
+    return sum(search.get("failed", 0) for search in status.get("searches", ()))
+
+
 def _failed_attempts(status: EnsembleStatus) -> int:
     groups = status.get("groups", {}).values()
     return sum(group["failed"] + group["timeout"] for group in groups)

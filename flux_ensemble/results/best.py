@@ -149,15 +149,24 @@ def _unpublished(
             continue
         keys = keys_of_group(group)
         if key not in keys:
-            nothing = f"they published nothing: a job does by 'flux-ensemble memo {key}=VALUE'"
-            published = f"published: {listed(sorted(keys))}" if keys else nothing
-            near = hint(key, keys)
-            yield f"{best['name']}: no job of group {group!r} published {key!r} ({near}{published})"
+            told = told_keys(key, keys)
+            yield f"{best['name']}: no job of group {group!r} published {key!r} ({told})"
         else:
             yield (
                 f"{best['name']}: no job of group {group!r} that succeeded published a finite "
                 f"number {key!r}"
             )
+
+
+def told_keys(key: str, keys: Collection[str]) -> str:
+    """Return what jobs published in place of a key that they did not.
+
+    >>> told_keys("loss", {"los", "time"})
+    "did you mean 'los'? published: los and time"
+    """
+    if not keys:
+        return f"they published nothing: a job does by 'flux-ensemble memo {key}=VALUE'"
+    return f"{hint(key, keys)}published: {listed(sorted(keys))}"
 
 
 #: A key that an expression can name without brackets.

@@ -30,11 +30,12 @@ from flux_ensemble.metrics.signals import name_of
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.report.source import Failure, Lift, Written, place_of
 from flux_ensemble.report.texts import plural, seconds
+from flux_ensemble.results.best import told_keys
 from flux_ensemble.results.hosts import Target, command_of, label_of
 from flux_ensemble.results.job_output import Outputs
 from flux_ensemble.results.shared_files import SharedFiles
 from flux_ensemble.scalars import as_text, brief
-from flux_ensemble.texts import clip, hanging, one_line
+from flux_ensemble.texts import clip, hanging, listed, one_line
 
 Job = Mapping[str, Any]
 
@@ -126,6 +127,8 @@ class FailureKind:
     def expression(self) -> str:
         """A filter that chooses these jobs."""
         job = self.example
+        if job["outcome"] == "success":
+            return 'job.trial_state == "failed" and job.outcome == "success"'
         if job["outcome"] == "timeout":
             return 'job.outcome == "timeout"'
         if job["exception"]["type"] is not None:
@@ -162,6 +165,10 @@ class Failures:
         #: The parameters of the first jobs of each group, with the kind of their failure.
         self._rows: defaultdict[str, list[tuple[tuple[Trait, ...], FailureKind | None]]]
         self._rows = defaultdict(list)
+        #: The jobs that succeeded and gave their trials no value, by the rule of their search, and
+        #: what they published.
+        self.valueless: dict[str, FailureKind] = {}
+        self.published: defaultdict[str, set[str]] = defaultdict(set)
         self._files = SharedFiles()
 
     def unshown(self, job: Job) -> str:
@@ -193,6 +200,10 @@ class Failures:
             if original is None:
                 self._canceled.add(work)
             return
+        if job["outcome"] == "success" and job.get("trial_state") == "failed":
+            kind = self.valueless.setdefault(job["rule"], FailureKind(job["group"], "", job))
+            kind.add(job)
+            self.published[job["rule"]].update(job["memo"])
         place = place_of(job)
         if place is not None:
             self._there[place] += 1
@@ -207,17 +218,17 @@ class Failures:
                     continue
                 self._values[group, trait[0]] += 1
             counted[trait] += 1
-        kind = self._kind(job) if job["outcome"] in FAILED else None
+        failed = self._kind(job) if job["outcome"] in FAILED else None
         if len(self._rows[group]) <= MOST_JOBS:
             params = [trait for trait in traits if not _is_place(trait[0])]
-            self._rows[group].append((tuple(params[:MOST_PARAMS]), kind))
-        if kind is None:
+            self._rows[group].append((tuple(params[:MOST_PARAMS]), failed))
+        if failed is None:
             return
         self.failed += 1
-        kind.add(job)
+        failed.add(job)
         if place is not None:
-            kind.ranks[place] += 1
-        kind.traits.update(trait for trait in traits if trait in counted)
+            failed.ranks[place] += 1
+        failed.traits.update(trait for trait in traits if trait in counted)
 
     def kinds(self) -> list[FailureKind]:
         """Return the kinds of failures, the most frequent first."""
@@ -594,6 +605,8 @@ class FailureSummary:
             that it wrote), `written` (such examples of each different last line), and `filter`,
             with which `jobs` returns all of them.
         output: the command that prints what all of them wrote, or "".
+        trials: of each search, a sentence about the jobs that succeeded and gave no value, each
+            with the command that shows these jobs.
     """
 
     summary: str
@@ -602,6 +615,7 @@ class FailureSummary:
     nodes: list[tuple[str, str]]
     reasons: list[Failure]
     output: str = ""
+    trials: list[tuple[str, str]] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Failure]:
         return iter(self.reasons)
@@ -617,6 +631,10 @@ class FailureSummary:
         yield self.summary
         for node, what in self.nodes:
             yield hanging(f"{node}: {what}")
+        for trials, command in self.trials:
+            yield ""
+            yield hanging(trials)
+            yield hanging(f"  see: {command}")
         for failure in self.reasons:
             yield ""
             yield from map(hanging, _about(failure))
@@ -652,13 +670,14 @@ def failures_of(
             )
         counted.add(job)
     outputs = Outputs(target, name)
+    command_for = command or (lambda kind: command_of(target, *kind.words(name)))
     reasons = list(
         described(
             counted,
             label=label_of(target),
             tail=outputs.tail,
             missing=outputs.missing,
-            command=command or (lambda kind: command_of(target, *kind.words(name))),
+            command=command_for,
         )
     )
     output, wrote = "", {one.outcome for one in reasons if one.tail}
@@ -673,7 +692,28 @@ def failures_of(
         nodes=[(_node(place, target), what) for place, what in counted.bad_places()],
         reasons=reasons,
         output=output,
+        trials=list(_trials(counted, target, name, command_for)),
     )
+
+
+def _trials(
+    counted: Failures, target: Target, name: str, command: Callable[[FailureKind], str]
+) -> Iterator[tuple[str, str]]:
+    """Yield of each search how many jobs gave no value, and what shows them."""
+    if not counted.valueless:
+        return
+    for search in target.status(name)["ensembles"][0].get("searches", ()):
+        kind = counted.valueless.get(f"search:{search['id']}")
+        if kind is not None:
+            keys = counted.published[f"search:{search['id']}"]
+            missing = [key for key in search["objective"].split(", ") if key not in keys]
+            how = told_keys(missing[0], keys) if missing else f"published: {listed(sorted(keys))}"
+            jobs = plural(kind.jobs, "job")
+            yield (
+                f"search {search['id']!r}: {jobs} succeeded and gave no value of "
+                f"{search['objective']!r}, so their trials failed ({how})",
+                command(kind),
+            )
 
 
 def _about(failure: Failure) -> Iterator[str]:

@@ -29,6 +29,7 @@ from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.results import Export, ExportFile, Results
 from flux_ensemble.cli.session.target import targeted
 from flux_ensemble.client import Client
+from flux_ensemble.client.troubles import failed_trials
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.own_command import own_command
 from flux_ensemble.queues.local.client import LocalClient
@@ -202,6 +203,10 @@ class RerunCommand:
         if dropped := answer.get("dropped"):
             print_error(f"{counted(dropped, 'job')} could not be looked at: limits.records")
         self.none = not answer["jobs"]
+        trials = 0 if self.before is None else failed_trials(self.before)
+        if trials and self.none and self.filter is None:
+            why = command_of(self.target, "failures", self.name)
+            say(f"{counted(trials, 'trial')} of searches failed: '{why}' says why")
         return not self.none and not self.dry_run
 
     def _said(self, answer: Mapping[str, Any]) -> str:

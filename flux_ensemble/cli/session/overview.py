@@ -17,7 +17,7 @@ import click
 
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.prose import fitted
-from flux_ensemble.cli.session.target import local_names, names_of, reach
+from flux_ensemble.cli.session.target import kept_names, local_names, names_of, reach
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.own_command import own_command
 from flux_ensemble.queues.local.client import LocalClient, summary_of
@@ -36,9 +36,6 @@ TEMPLATE = "sweep"
 
 #: Characters of a command beside which there is room for what it does.
 _WIDEST = 48
-
-#: FLUX_KVS_READDIR.
-_READDIR = 1
 
 #: A command, and what it does.
 Advice = tuple[str, str]
@@ -79,7 +76,7 @@ def overview() -> None:
 
 def _say_unloaded(target: Any) -> None:
     """Print the next commands in an instance in which nobody has started the service."""
-    kept = _kept(target)
+    kept = kept_names(target)
     if kept:
         names = listed(map(repr, kept))
         click.echo(
@@ -101,18 +98,6 @@ def _say_unloaded(target: Any) -> None:
         )
         _print(first_steps(flux=True))
     _say_local_runs(target)
-
-
-def _kept(target: Any) -> list[str] | None:
-    """Return the names of the ensembles in the KVS of an instance; None if it cannot be read."""
-    request = {"key": "ensemble", "flags": _READDIR, "namespace": "primary"}
-    try:
-        found = target.handle.rpc("kvs.lookup", request).get()["val"]["data"]
-    except FileNotFoundError:
-        return []
-    except OSError:
-        return None  # a guest
-    return sorted(name for name, entry in found.items() if entry["type"] in ("dir", "dirref"))
 
 
 def after_restart() -> Iterator[Advice]:
@@ -191,7 +176,7 @@ def next_steps(
 
 def _steps(status: EnsembleStatus, command: Callable[..., str]) -> Iterator[Advice]:
     from flux_ensemble.cli.common import EXIT_CODES
-    from flux_ensemble.client.troubles import cut_short, failed_jobs, unsent
+    from flux_ensemble.client.troubles import cut_short, failed_jobs, failed_trials, unsent
 
     name = status["name"]
     if status.get("resumable"):
@@ -204,6 +189,8 @@ def _steps(status: EnsembleStatus, command: Callable[..., str]) -> Iterator[Advi
         return
     if failed := failed_jobs(status):
         yield command("failures", name), f"says why {failed} of its jobs failed"
+    elif failed := failed_trials(status):
+        yield command("failures", name), f"says why {failed} of its trials failed"
     never = ", and what was never submitted" if unsent(status) else ""
     if never or _cancelled(status):
         yield command("rerun", name), f"runs what was cancelled{never}"

@@ -10,7 +10,7 @@ import contextlib
 import errno
 import json
 from collections.abc import Callable, Iterator, Sequence
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
@@ -24,12 +24,16 @@ from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.queues.local.kinds import QUEUES, own_queue
 from flux_ensemble.queues.local.root import StateError, default_root
 from flux_ensemble.results.hosts import Target, command_of
+from flux_ensemble.texts import listed
 
 #: The beginning of the error about an unknown ensemble.
 _UNKNOWN = "no ensemble named"
 
 #: The beginning of the error about an instance without a service.
 _UNLOADED = "the ensemble service is not loaded"
+
+#: FLUX_KVS_READDIR.
+_READDIR = 1
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -61,24 +65,52 @@ def targeted(command: _Command) -> Callable[..., Any]:
     def reached(*, queue: str | None, state_dir: Path | None, **options: Any) -> Any:
         target = reach(Client, queue, state_dir)
         names = options.get("names") or (options.get("name"),)
-        try:
-            with advising(target, names):
-                return command(target=target, **options)
-        except EnsembleError as error:
-            if isinstance(target, LocalClient) or not str(error).startswith((_UNKNOWN, _UNLOADED)):
-                raise
-            here = local_names().intersection(names)
-            if not here:
-                raise
-            advice = f"; a local run has the name {min(here)!r}: add --queue local"
-            raise EnsembleError(error.errno or errno.ENOENT, f"{error}{advice}") from error
+        with advising(target, names):
+            return command(target=target, **options)
 
     return queue_options(reached)
 
 
+def _unloaded(target: Target, text: str) -> str:
+    """Return what to do next in an instance in which nobody has started the service.
+
+    Args:
+        target: a client of the instance.
+        text: what is said if it is not known what the instance has kept.
+    """
+    kept, command = kept_names(target), partial(own_command, flux=True)
+    if kept is None:
+        return text
+    if not kept:
+        return (
+            f"{_UNLOADED}, and there is no ensemble in this Flux instance yet: "
+            f"'{command('init', 'sweep')}' writes sweep.yaml, a document to begin with, and "
+            f"'{command('run', 'sweep.yaml')}' runs it"
+        )
+    return (
+        f"{_UNLOADED}, and this Flux instance has kept {listed(map(repr, kept))}: "
+        f"'{command('run', '--resume', 'FILE')}' starts it, and goes on with the run of document "
+        f"FILE; '{command('supervise')}' starts it alone, and all that is kept goes on"
+    )
+
+
+def kept_names(client: Any) -> list[str] | None:
+    """Return the names of the ensembles in the KVS of an instance; None if it cannot be read."""
+    request = {"key": "ensemble", "flags": _READDIR, "namespace": "primary"}
+    try:
+        found = client.handle.rpc("kvs.lookup", request).get()["val"]["data"]
+    except FileNotFoundError:
+        return []
+    except OSError:
+        return None  # a guest
+    return sorted(name for name, entry in found.items() if entry["type"] in ("dir", "dirref"))
+
+
 @contextlib.contextmanager
 def advising(target: Target, names: Sequence[str | None]) -> Iterator[None]:
-    """Add the command that was probably meant to the error about an unknown ensemble.
+    """Add what to do next to the error about an unknown ensemble, or a service that is not there.
+
+    That is the command that was probably meant, or the local run that has the name.
 
     Args:
         target: the host of ensembles.
@@ -87,9 +119,18 @@ def advising(target: Target, names: Sequence[str | None]) -> Iterator[None]:
     try:
         yield
     except EnsembleError as error:
-        if not str(error).startswith(_UNKNOWN) or not (advice := _meant(target, names)):
+        text = str(error)
+        if text.startswith(_UNLOADED):
+            text = _unloaded(target, text)
+        elif not text.startswith(_UNKNOWN):
             raise
-        raise EnsembleError(errno.ENOENT, f"{error}; {advice}") from error
+        elif advice := _meant(target, names):
+            text += f"; {advice}"
+        if not isinstance(target, LocalClient) and (here := local_names().intersection(names)):
+            text += f"; a local run has the name {min(here)!r}: add --queue local"
+        if text == str(error):
+            raise
+        raise EnsembleError(error.errno or errno.ENOENT, text) from error
 
 
 def _meant(target: Target, names: Sequence[str | None]) -> str:

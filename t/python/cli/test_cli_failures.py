@@ -409,6 +409,37 @@ def summed(tails: list[str], **more: Any) -> FailureSummary:
         return failures_of(Told(Path("/none")), "b", jobs)
 
 
+def test_jobs_that_gave_their_trials_no_value_are_told_of() -> None:
+    trial: dict[str, Any] = {"rule": "search:hpo", "trial_state": "failed"}
+
+    class Told(LocalClient):
+        def command(self, *words: str) -> str:
+            return " ".join(words)
+
+        def owner(self, name: str) -> int:
+            return os.geteuid()
+
+        def status(self, name: Any = None) -> Any:
+            search = {"id": "hpo", "objective": "loss"}
+            return {"ensembles": [{"searches": [{"id": "other"}, search]}]}
+
+    jobs = [
+        job(id=1, memo={"los": 1.0}, **trial),
+        job(id=2, memo={}, **trial),
+        job(id=3, memo={"loss": 2.0}, **{**trial, "trial_state": "complete"}),
+        job("failed", 1, id=4, memo={}, **trial),
+    ]
+    summary = failures_of(Told(Path("/none")), "b", jobs)
+    assert (summary.ended, summary.failed) == (4, 1)
+    assert summary.trials == [
+        (
+            "search 'hpo': 2 jobs succeeded and gave no value of 'loss', so their trials failed "
+            "(did you mean 'los'? published: los)",
+            'jobs b --group a --filter job.trial_state == "failed" and job.outcome == "success"',
+        )
+    ]
+
+
 def test_two_problems_with_one_exit_code_have_an_example_each() -> None:
     (one,) = summed(
         ["no file '/a/1.dat'", "no file '/a/2.dat'", "bad value 3.5e-4", "no file '/b/x'"]

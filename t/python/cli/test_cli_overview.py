@@ -30,6 +30,14 @@ rules: [{trigger: start, action: {name: submit, label: a}}]
 """
 
 
+SEARCHES = """
+jobs: [{name: a, command: "sh -c 'test {x} -gt 3 || flux-ensemble memo los={x}'"}]
+search:
+- {id: s, group: a, variables: {x: {low: 0, high: 9, integer: true}}, minimize: loss, trials: 3}
+rules: [{trigger: start, action: {name: search, label: s}}]
+"""
+
+
 class Home:
     """A user without Flux, in a directory of theirs."""
 
@@ -176,6 +184,22 @@ def test_a_run_with_failures_leads_to_why_and_to_its_report(home: Home) -> None:
     assert advice["flux-ensemble failures study"] == "says why 1 of its jobs failed"
     assert "a: exit 3: 1 job" in home.shell("flux-ensemble failures study")
     assert "study.html" in home.shell("flux-ensemble report study --open")
+
+
+def test_trials_without_a_value_lead_to_why_they_have_none(home: Home) -> None:
+    (home.path / "study.yaml").write_text(SEARCHES)
+    home.shell("flux-ensemble run study.yaml", code=1)
+    why = "flux-ensemble failures study"
+    assert home.advice()[why] == "says why 3 of its trials failed"
+    assert f"3 trials of searches failed: '{why}' says why" in home.shell(
+        "flux-ensemble rerun study"
+    )
+    said = home.shell(why)
+    assert said.startswith(
+        "0 of 3 jobs failed\n\nsearch 's': 3 jobs succeeded and gave no value of"
+    )
+    (shows,) = re.findall(r"see: (.*)", said)
+    assert home.shell(f"{shows} -n | wc -l").split() == ["3"]
 
 
 def test_the_command_of_another_users_run_is_not_recommended(home: Home) -> None:

@@ -15,6 +15,7 @@ import pytest
 from flux_ensemble import Ensemble
 from flux_ensemble.cli.commands import exporter
 from flux_ensemble.cli.main import run_command
+from flux_ensemble.cli.session import target
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.instance import no_instance
 
@@ -271,11 +272,43 @@ def test_a_local_run_that_is_looked_for_in_an_instance_is_named(
 
     monkeypatch.setattr(Client, "__init__", lambda self, **_: None)
     monkeypatch.setattr(Client, "call", refuse)
+    monkeypatch.setattr(target, "kept_names", lambda client: None)
     capsys.readouterr()
     for words in (["rerun", "study"], ["status", "study"], ["metrics", "study"]):
         assert run_command(words) != 0
         err = capsys.readouterr().err
         assert f"{answer}; a local run has the name 'study': add --queue local" in err
+
+
+@pytest.mark.parametrize(
+    ("kept", "next"),
+    [
+        ([], "there is no ensemble in this Flux instance yet: 'flux ensemble init sweep' writes"),
+        (["a"], "this Flux instance has kept 'a': 'flux ensemble run --resume FILE' starts it"),
+    ],
+)
+def test_in_an_instance_without_a_service_what_to_do_next_is_said(
+    study: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kept: list[str],
+    next: str,
+) -> None:
+    unloaded = EnsembleError(errno.ENOSYS, "the ensemble service is not loaded: `flux ensemble run")
+
+    def refuse(self: Client, op: str, **payload: Any) -> Any:
+        raise unloaded
+
+    monkeypatch.setattr(Client, "__init__", lambda self, **_: None)
+    monkeypatch.setattr(Client, "call", refuse)
+    monkeypatch.setattr(target, "kept_names", lambda client: kept)
+    capsys.readouterr()
+    for words in (["list"], ["status"], ["metrics", "x"], ["rerun", "x"]):
+        assert run_command(words) == 1
+        err = " ".join(capsys.readouterr().err.split())
+        assert f"the ensemble service is not loaded, and {next}" in err, words
+    assert run_command(["status", "study"]) == 1
+    assert "a local run has the name 'study': add --queue local" in capsys.readouterr().err
 
 
 def test_where_nothing_has_run_yet_what_runs_something_is_named(
