@@ -306,7 +306,8 @@ class PoolStatus(TypedDict):
 
     `runs` is what its jobs are: "jobs" of Flux, or "tasks" of workers. `service` is which one
     submits them: "parent", that of the ensemble, or "child", one in each member. Services of older
-    versions do not send it.
+    versions do not send it. `node_hours` are those that it has used or asked for, and
+    `most_node_hours` its limit, if it has one.
     """
 
     min: int
@@ -315,6 +316,8 @@ class PoolStatus(TypedDict):
     service: NotRequired[str]
     ended: int
     lost: int
+    node_hours: NotRequired[float]
+    most_node_hours: NotRequired[float]
     members: list[MemberStatus]
 
 

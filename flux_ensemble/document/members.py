@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,10 +44,12 @@ class SiteLimits:
     Args:
         queued: members that wait in its queue at once; 0 for any number.
         spacing: seconds between two submissions.
+        node_hours: that all members may use together; infinity for any number.
     """
 
     queued: int = 0
     spacing: float = 0.0
+    node_hours: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

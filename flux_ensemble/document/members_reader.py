@@ -211,9 +211,8 @@ def _pool(entry: Mapping[str, Any], at: Path, problems: Problems) -> Pool:
             f"the user attribute {MEMBER_KEY!r} is where flux-ensemble marks its members",
         )
     simulate = entry.get("simulate", {})
-    limits = read_keys(SITE_LIMIT_KEYS, entry.get("limits", {}), problems, (*at, "limits"))
     return Pool(
-        limits=SiteLimits(**limits),
+        limits=_site_limits(entry, fields, low, at, problems),
         low=low,
         high=high,
         calls=fields.get("runs") == TASKS or _calls(entry.get("service", SERVICES[0]), high),
@@ -222,6 +221,30 @@ def _pool(entry: Mapping[str, Any], at: Path, problems: Problems) -> Pool:
         broken=float(simulate.get("broken", 0.0)),
         **fields,
     )
+
+
+def _site_limits(
+    entry: Mapping[str, Any], fields: Mapping[str, Any], low: int, at: Path, problems: Problems
+) -> SiteLimits:
+    """Return the `limits` of a pool that has `low` members at first."""
+    at = (*at, "limits")
+    limits = SiteLimits(**read_keys(SITE_LIMIT_KEYS, entry.get("limits", {}), problems, at))
+    if "node-hours" in entry.get("limits", {}):
+        duration, nodes = fields.get("duration", 0.0), fields.get("nodes", 1)
+        least = low * nodes * duration / 3600
+        if not duration:
+            problems.add(
+                (*at, "node-hours"),
+                "without a 'duration' of the members nobody knows how much each may use; give that "
+                "too",
+            )
+        elif least > limits.node_hours:
+            problems.add(
+                (*at, "node-hours"),
+                f"expected at least {least:g}, which the first members ask for ({low} times "
+                f"{nodes} nodes for {duration / 3600:g} hours), not {limits.node_hours:g}",
+            )
+    return limits
 
 
 def _check_provider(

@@ -60,6 +60,8 @@ class Members:
         self.known: dict[int, Member] = {}
         self.gone = dict.fromkeys(self._pools, 0)
         self.lost = dict.fromkeys(self._pools, 0)
+        #: Pool -> the node seconds that members which have ended were up, where they are limited.
+        self.used: dict[str, float] = {}
         self.placement = Placement()
         self.breaker = Breaker(core, self.known, self.placement)
         self._last_ordinal = 0
@@ -121,7 +123,8 @@ class Members:
             if member.state in LIVE:
                 self.drain(member, "the ensemble had ended")
         for pool in self._pools.values():
-            for _ in range(max(pool.low, pool.name in needed)):
+            number = max(pool.low, pool.name in needed)
+            for _ in range(min(number, self._affords(pool))):
                 self._start(pool)
 
     def refill(self, pool: Pool) -> None:
@@ -129,7 +132,8 @@ class Members:
 
         An instance that was started by others (`uri`) is not started anew.
         """
-        if pool.uri is None and self._core.acting and self._live[pool.name] < pool.low:
+        few = self._live[pool.name] < pool.low
+        if pool.uri is None and self._core.acting and few and self._affords(pool):
             self._start(pool)
 
     def of(self, pool: str) -> list[Member]:
@@ -154,9 +158,36 @@ class Members:
         number = len(self.live(pool.name))
         if action.name == "grow" and number >= pool.high:
             return f"pool {pool.name!r} has {number} members, and at most {pool.high}"
+        if action.name == "grow" and (spent := self.spent(pool)) is not None:
+            return spent
         if action.name == "grow" or number > pool.low:
             return None
         return f"pool {pool.name!r} has {number} members, and at least {pool.low}"
+
+    def node_hours(self, pool: Pool) -> float:
+        """Return the node hours that a pool has used, and that its members may use."""
+        seconds = self.used.get(pool.name, 0.0)
+        return (seconds + len(self.of(pool.name)) * pool.nodes * pool.duration) / 3600
+
+    def spent(self, pool: Pool) -> str | None:
+        """Return why the node hours of a pool allow no more members; None if they do."""
+        if self._affords(pool):
+            return None
+        hours, most = self.node_hours(pool), pool.limits.node_hours
+        another = pool.nodes * pool.duration / 3600
+        return (
+            f"no more members of {pool.name}: {hours:.4g} of {most:g} node hours are used or asked "
+            f"for, and another one takes {another:.4g}"
+        )
+
+    def _affords(self, pool: Pool) -> int:
+        """Return how many more members the node hours of a pool allow."""
+        most = pool.limits.node_hours
+        if most == math.inf:
+            return pool.high
+        another = pool.nodes * pool.duration / 3600
+        # A sum of floats can be a little more than its parts.
+        return max(0, int((most - self.node_hours(pool)) / another + 1e-9))
 
     def resize(self, action: Action, origin: Origin) -> None:
         """Perform a `grow` or `shrink` of a pool: start or drain members, or deny it."""
@@ -166,7 +197,7 @@ class Members:
             return self._tell("scale-denied", origin, pool, ok=False, reason=reason)
         live = self.live(pool.name)
         if action.name == "grow":
-            number = min(action.value, pool.high - len(live))
+            number = min(action.value, pool.high - len(live), self._affords(pool))
             names = [self._start(pool).name for _ in range(number)]
         else:
             number = min(action.value, len(live) - pool.low)
@@ -299,6 +330,9 @@ class Members:
         if member.place is not None:
             self.placement.remove(member.place)
         self.gone[member.pool.name] += 1
+        if member.up is not None and member.pool.limits.node_hours < math.inf:
+            used = max(0.0, self._core.t - member.up.t) * member.pool.nodes
+            self.used[member.pool.name] = self.used.get(member.pool.name, 0.0) + used
         del self.known[member.ordinal], self._core.member_names[member.ordinal]
         return [
             id
@@ -392,6 +426,8 @@ class Members:
         jobs = [[member.ordinal, member.job] for member in self.known.values() if member.job]
         if jobs:
             more["jobs"] = jobs
+        if self.used:
+            more["used"] = self.used
         return {
             **more,
             "last": self._last_ordinal,
@@ -447,6 +483,7 @@ class Members:
                 self.placement.take(member.place, taken)
                 if state != "up":
                     self.placement.close(member.place)
+        self.used = dict(value.get("used", {}))
         if "breaker" in value:
             self.breaker.load(value["breaker"])
         for ordinal, rule, number, index in value.get("unwanted", ()):

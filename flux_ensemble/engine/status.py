@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from flux_ensemble.document.members import Pool
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.jobs import Phase
 from flux_ensemble.engine.member import Member
@@ -65,10 +67,19 @@ def _pools(engine: Engine, members: Members) -> dict[str, Any]:
             "service": "child" if pool.calls else "parent",
             "ended": members.gone[pool.name],
             "lost": members.lost[pool.name],
+            **_node_hours(members, pool),
             "members": [_member(member) for member in members.of(pool.name)],
         }
         for pool in engine.spec.members
     }
+
+
+def _node_hours(members: Members, pool: Pool) -> dict[str, float]:
+    """Return how many node hours a pool has used or asked for, and the most; {} if unlimited."""
+    most = pool.limits.node_hours
+    if most == math.inf:
+        return {}
+    return {"node_hours": members.node_hours(pool), "most_node_hours": most}
 
 
 def _member(member: Member) -> dict[str, Any]:

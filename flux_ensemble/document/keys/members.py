@@ -185,6 +185,15 @@ SITE_LIMIT_KEYS = (
         0,
         read=parse_duration,
     ),
+    Key(
+        "node-hours",
+        {"type": "number", "description": "a number > 0", "exclusiveMinimum": 0},
+        "How many node hours the members of the pool may use in all. One that is there or asked "
+        "for counts with its `duration`, and one that has ended with the time that it was up.",
+        (40,),
+        read=float,
+        unset="any number",
+    ),
 )
 
 MEMBER_KEYS = (
@@ -234,9 +243,9 @@ MEMBER_KEYS = (
     ),
     Key(
         "limits",
-        mapping("a mapping with the keys queued and spacing", SITE_LIMIT_KEYS),
+        mapping("a mapping with the keys queued, spacing and node-hours", SITE_LIMIT_KEYS),
         "Limits on what the site is asked for; not for members that Flux starts.",
-        ({"queued": 5, "spacing": "10s"},),
+        ({"queued": 5, "spacing": "10s", "node-hours": 40},),
         only=(STARTED,),
         read=None,
         more="See [limits](slurm-members.md#limits).",

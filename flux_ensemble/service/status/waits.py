@@ -264,6 +264,10 @@ def members_wait(ensemble: Ensemble) -> Iterator[Wait]:
             else:
                 who = f"{len(names)} members of {bounded(pool)} wait"
                 yield _site(f"{who}{why.removeprefix('waits')}", None, len(names), why)
+    for limited in engine.spec.members:
+        spent = engine.members.spent(limited)
+        if spent is not None and any(map(engine.workload.waiting, engine.spec.groups)):
+            yield _site(spent, None, 0, spent)
     for group, reason in engine.members.not_placed.items():
         if jobs := engine.workload.waiting(group):
             who = f"{counted(jobs, 'job')} of group {bounded(group)!r} wait{'s'[: jobs == 1]}"

@@ -208,6 +208,19 @@ def test_a_short_member_drains_for_half_of_its_time_if_nothing_is_said() -> None
         ([{**SLURM, "queue": "debug"}], None, None, "'queue' is of Flux, and the members are jobs"),
         ([{**POOL, "limits": {"queued": 5}}], None, None, "'limits' are on what another system is"),
         ([{**SLURM, "limits": {"queued": 0}}], None, None, "expected an integer >= 1, not 0"),
+        (
+            [{"name": "hpc", "from": "slurm", "limits": {"node-hours": 4}}],
+            None,
+            None,
+            "without a 'duration' of the members nobody knows how much each may use",
+        ),
+        (
+            [{**SLURM, "count": 2, "limits": {"node-hours": 31.5}}],
+            None,
+            None,
+            "expected at least 32, which the first members ask for (2 times 4 nodes for 4 hours), "
+            "not 31.5",
+        ),
         ([{**SLURM, "service": "auto"}], None, None, "'service: auto' is of members that Flux"),
         (
             [{**SLURM, "options": {"time": "1h"}}],

@@ -933,3 +933,32 @@ def shows_end(one: Engine, command: SubmitJobs) -> None:
         for name in ("finish", "release", "free", "clean"):
             context = {"status": 0} if name == "finish" else {"final": True}
             one.handle(JobEvent(3.0, make(command.ordinal, index + 1), name, context))
+
+
+def test_no_more_members_are_started_than_the_node_hours_of_a_pool_allow() -> None:
+    """One that has ended counts with the time that it was up."""
+    pool = {"name": "pool", "from": "slurm", "nodes": 2, "duration": "1h"}
+    pool |= {"count": {"min": 1, "max": 9}, "limits": {"node-hours": 5}}
+    document = {"name": "test", "members": [pool], "jobs": [{"name": "a", "command": "a"}]}
+    submit = {"trigger": "start", "action": {"name": "submit", "label": "a"}}
+    one = Engine(load_mapping({**document, "rules": [submit]}))
+    one.handle(Started(0.0))
+    grow = {"name": "grow", "label": "pool", "value": 3}
+
+    def started(t: float) -> list[str]:
+        sent = one.handle(Request(t, 1, "action", {"action": grow}))
+        return [each.member for each in sent if isinstance(each, StartMember)]
+
+    assert started(1.0) == ["pool.1"]
+    denied = one.handle(Request(2.0, 2, "action", {"action": grow}))
+    why = (
+        "no more members of pool: 4 of 5 node hours are used or asked for, and another one takes 2"
+    )
+    assert why in repr(denied)
+    # It was up for half an hour, so a half of what it might have used is there for others.
+    one.handle(MemberUp(0.0, "pool.0", 1, 2, 4, 0, 3600.0))
+    one.handle(MemberLost(1800.0, "pool.0", 1, "its node is down"))
+    one.handle(MemberEnded(1800.0, "pool.0", 1, "its node is down"))
+    report = status(restore(one.spec, dump(one), []))["pools"]["pool"]
+    assert (report["node_hours"], report["most_node_hours"]) == (3.0, 5.0)
+    assert started(1801.0) == ["pool.2"]
