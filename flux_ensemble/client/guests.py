@@ -13,7 +13,7 @@ Payload = Mapping[str, Any]
 
 #: Keys of an ensemble: nothing that a document, a job or a path of the owner is part of.
 _ENSEMBLE = ("name", "state", "t_start", "t_end")
-_LISTED = (*_ENSEMBLE, "active", "waiting", "finished")
+_LISTED = (*_ENSEMBLE, "active", "waiting", "finished", "failed")
 _STATUS = (*_ENSEMBLE, "groups", "jobs")
 
 
@@ -45,4 +45,4 @@ def status_for_guests(answer: Payload) -> dict[str, Any]:
 
 
 def _cut(listed: Iterable[Payload], keys: Iterable[str]) -> list[Payload]:
-    return [{key: one[key] for key in keys} for one in listed]
+    return [{key: one[key] for key in keys if key in one} for one in listed]

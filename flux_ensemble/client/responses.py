@@ -51,7 +51,8 @@ class Absence(TypedDict):
 class Summary(TypedDict):
     """An ensemble of `list`.
 
-    Times are epoch seconds: `t_start` is None until it starts, `t_end` until it ends.
+    Times are epoch seconds: `t_start` is None until it starts, `t_end` until it ends. `failed` jobs
+    are `finished`, too: they failed or ran out of time, and were not tried again.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Summary(TypedDict):
     active: int
     waiting: int
     finished: int
+    failed: int
     #: True for a local run that was interrupted and can go on; and for how many seconds since its
     #: start it was interrupted.
     resumable: NotRequired[bool]

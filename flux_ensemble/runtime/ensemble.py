@@ -258,6 +258,7 @@ class Ensemble:
             "active": status["jobs"]["active"],
             "waiting": status["jobs"]["waiting"],
             "finished": sum(group["finished"] for group in status["groups"].values()),
+            "failed": status["failed"],
         }
 
     def snapshot(self) -> dict[str, Any]:

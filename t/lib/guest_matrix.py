@@ -35,7 +35,7 @@ JOB = {"id", "group", "nnodes", "outcome", "runtime", "t_run", "t_submit", "t_en
 #: What guests may see of an ensemble or a job, by request.
 TIMES = {"name", "state", "t_start", "t_end"}
 ALLOWED = {
-    "list": TIMES | {"active", "waiting", "finished"},
+    "list": TIMES | {"active", "waiting", "finished", "failed"},
     "status": TIMES | {"groups", "jobs"},
     "jobs": JOB,
 }

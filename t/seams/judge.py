@@ -120,6 +120,7 @@ def _end(seen: Evidence, happened: Happened, problems: Problems) -> None:
         problems.same(f"{key} in list", 0, seen.listed[key])
     problems.same("finished in list", sum(one["finished"] for one in status["groups"].values()),
                   seen.listed["finished"])  # fmt: skip
+    problems.same("failed in list", status["failed"], seen.listed["failed"])
     for rule in status["rules"]:
         problems.same(f"the error of rule {rule['id']}", None, rule["error"])
     problems.same("the exit code of wait", 0, seen.wait.code)

@@ -28,23 +28,26 @@ ENSEMBLES = Table(
         "active": "ACTIVE",
         "waiting": "WAITING",
         "finished": "FINISHED",
+        "failed": "FAILED",
         "t_start": "T_START",
         "t_end": "T_END",
         "runtime": "RUNTIME",
         "reason": "REASON",
         "color_state": "",
+        "color_failed": "",
         "color_off": "",
     },
     {
         "default": {
             "description": "name, state and jobs",
             "format": "+:{name:<8} {color_state}+:{state:<9}{color_off} {waiting:>7} {active:>6} "
-            "{finished:>8} {runtime!F:>8} ?:{reason}",
+            "{finished:>8}{color_failed} ?:{failed:>6}{color_off} {runtime!F:>8} ?:{reason}",
         },
         "long": {
             "description": "with times",
             "format": "+:{name:<8} {color_state}+:{state:<9}{color_off} {waiting:>7} {active:>6} "
-            "{finished:>8} {runtime!F:>8} {t_start!D:<19} {t_end!D:<19} ?:{reason}",
+            "{finished:>8}{color_failed} ?:{failed:>6}{color_off} {runtime!F:>8} {t_start!D:<19} "
+            "{t_end!D:<19} ?:{reason}",
         },
     },
     yields=("reason", "name"),
@@ -164,14 +167,17 @@ def ensemble_row(summary: Summary, now: float) -> dict[str, Any]:
     """Return a row of `ENSEMBLES`; `now` is in epoch seconds, for ensembles that still run."""
     t_start, t_end = summary["t_start"], summary["t_end"]
     took = elapsed(summary, now)
+    failed = summary.get("failed")  # a service of before has none
     return {
         **summary,
+        "failed": failed or "",
         "state": shown_state(summary),
         "reason": summary.get("reason", ""),  # guests do not see it
         "t_start": t_start or 0.0,
         "t_end": t_end or 0.0,
         "runtime": "" if took is None else took,
         "color_state": colour(STATE_STYLES.get(shown_state(summary), "")),
+        "color_failed": colour("bad" if failed else ""),
         "color_off": colour_off(),
     }
 

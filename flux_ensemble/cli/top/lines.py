@@ -71,6 +71,8 @@ def ensemble_lines(
             Span(f"{state:<9}", STATE_STYLES.get(state, "")),
             Span(f" {took:>8}  {summary['finished']:,} finished"),
         ]
+        if failed := summary.get("failed"):
+            spans.append(Span(f", {failed:,} failed", "bad"))
         for key in ("active", "waiting"):
             if summary[key]:
                 spans.append(Span(f", {summary[key]:,} {key}", "detail"))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.client.tables import JobTable, wants_interrupted
+from flux_ensemble.client.troubles import failed_jobs
 from flux_ensemble.job_ids import JobIds
 from flux_ensemble.queues.local.kinds import QueueName
 from flux_ensemble.queues.local.root import StateError, UnreadableError, advised
@@ -343,6 +344,7 @@ def summary_of(status: EnsembleStatus) -> Summary:
         "active": status["jobs"]["active"],
         "waiting": status["jobs"]["waiting"],
         "finished": sum(group["finished"] for group in status["groups"].values()),
+        "failed": failed_jobs(status),
     }
     if status.get("resumable"):
         summary["resumable"] = True
@@ -364,6 +366,7 @@ def _unreadable(name: str, reason: str) -> Summary:
         "active": 0,
         "waiting": 0,
         "finished": 0,
+        "failed": 0,
     }
 
 

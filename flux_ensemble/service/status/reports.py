@@ -170,7 +170,7 @@ class Reports:
 
 def _line(name: str, state: str, reason: str) -> Payload:
     """Return the line of `list` about an ensemble that is stored, and is not restored."""
-    counts = dict.fromkeys(("active", "waiting", "finished"), 0)
+    counts = dict.fromkeys(("active", "waiting", "finished", "failed"), 0)
     return {
         "name": name, "state": state, "reason": reason, "t_start": None, "t_end": None, **counts
     }  # fmt: skip

@@ -183,6 +183,11 @@ def test_a_run_with_failures_leads_to_why_and_to_its_report(home: Home) -> None:
     ]
     assert advice["flux-ensemble failures study"] == "says why 1 of its jobs failed"
     assert "a: exit 3: 1 job" in home.shell("flux-ensemble failures study")
+    for words in ("", " list", " status study", " list -o long"):
+        heading, row = home.shell(f"flux-ensemble{words}").splitlines()[:2]
+        until = heading.index("FAILED") + len("FAILED")
+        assert heading[:until].endswith(" FINISHED FAILED")
+        assert row[:until].endswith("        2      1")
     assert "study.html" in home.shell("flux-ensemble report study --open")
 
 

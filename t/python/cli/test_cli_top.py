@@ -237,6 +237,17 @@ def test_of_many_ensembles_those_that_go_on_come_first_and_then_the_latest() -> 
     assert _latest(listed[:20]) == "run-0"
 
 
+def test_of_many_ensembles_it_is_seen_in_which_jobs_failed() -> None:
+    counts: Any = {"reason": "", "t_start": 1.0, "t_end": 2.0, "active": 0, "waiting": 0}
+    ensembles: list[Any] = [
+        {"name": name, "state": "completed", **counts, "finished": 3, "failed": failed}
+        for name, failed in (("bad", 2), ("good", 0))
+    ]
+    bad, good = lines.ensemble_lines(ensembles, 2.0, None, 80, ascii_only=True)
+    assert "".join(span.text for span in bad).endswith("3 finished, 2 failed")
+    assert "".join(span.text for span in good).endswith("3 finished")
+
+
 def test_another_ensemble_is_looked_at(root: Path) -> None:
     async def check(pilot: Pilot[Any], poller: Poller) -> None:
         pilot.app.query_one("#ensembles", Rows).focus()

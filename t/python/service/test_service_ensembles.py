@@ -380,6 +380,7 @@ def test_the_summary_adds_up_the_groups() -> None:
         "active": 0,
         "waiting": 1,
         "finished": 1,
+        "failed": 0,
     }
 
 
