@@ -136,18 +136,20 @@ def test_the_time_in_which_a_run_was_interrupted_counts_nowhere(home: Home) -> N
         time.sleep(0.05)
     run.send_signal(signal.SIGKILL)
     run.wait()
-    time.sleep(5)
+    # Longer than a time that is rounded to none.
+    time.sleep(1.5)
     (home.path / "go").touch()
     out = home.shell("flux-ensemble run --nodes 1 --cores 1 --resume two.yaml")
     assert re.search("going on after 1 firing, interrupted for [1-9][0-9.]*[sm]", out)
     took = re.search("completed after (.*)s, not counting .*s in which it did not run", out)
     assert took
-    assert float(took[1]) < 4
     (status,) = json.loads(home.shell("flux-ensemble status two --json"))["ensembles"]
-    assert 4 < status["away"] < status["t_end"] - status["t_start"]
+    ran = status["t_end"] - status["t_start"] - status["away"]
+    assert status["away"] > 1.4
+    assert float(took[1]) == pytest.approx(ran, abs=0.1)
     waited = home.shell("flux-ensemble jobs two -no '{pending}' 2>/dev/null").split()
     assert len(waited) == 2
-    assert max(map(float, waited)) < 4
+    assert max(map(float, waited)) < ran + 0.1
     home.shell("flux-ensemble report two")
     page = (home.path / "two.html").read_text()
     assert "it did not run for" in page
