@@ -26,7 +26,7 @@ from flux_ensemble.client.responses import EnsembleStatus, Entry, RuleReason, Su
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.queues.local.client import LocalClient, LocalStateError, summary_of
 from flux_ensemble.results.failures import Failures
-from flux_ensemble.results.hosts import job_id
+from flux_ensemble.results.hosts import Target, label_of
 from flux_ensemble.results.job_output import NOTHING, Outputs
 
 #: Number of log entries that are kept, and of jobs that are listed at once.
@@ -64,19 +64,20 @@ class Source(ABC):
     """A maker of pictures; used by one thread.
 
     Args:
+        client: the host.
         name: the ensemble to display; None for all, beginning with the latest one.
 
     Attributes:
+        client: as the argument.
         label: returns the text of a job id.
         command: the name of `flux ensemble` for this host.
-        client: the host.
     """
 
-    client: Client | LocalClient
-    label: Callable[[int], str]
     command: str
 
-    def __init__(self, name: str | None) -> None:
+    def __init__(self, client: Target, name: str | None) -> None:
+        self.client = client
+        self.label = label_of(client)
         self._only = name
         self._chosen = name
         self._forget()
@@ -154,15 +155,39 @@ class Source(ABC):
         assert self._chosen is not None
         return self._reasons(self._chosen)
 
-    # -- requests of a source --------------------------------------------------------------
-
-    @abstractmethod
     def _ensembles(self) -> Sequence[Summary]:
         """Return all ensembles; none if one was named."""
+        return [] if self._only is not None else self.client.list()
 
-    @abstractmethod
     def _status(self, name: str) -> Mapping[str, Any]:
-        """Return the status of an ensemble."""
+        status: Mapping[str, Any] = self.client.status(name)["ensembles"][0]
+        return status
+
+    def jobs(self, group: str | None, text: str | None) -> tuple[list[Mapping[str, Any]], bool]:
+        """Return the first jobs of the ensemble that a filter chooses; and if there are more."""
+        of = self._chosen or ""
+        found = iter(self.client.jobs(of, group=group, filter=text, interrupted=True))
+        jobs = list(islice(found, PAGE))
+        return list(jobs), next(found, None) is not None
+
+    def output(self, job: Mapping[str, Any]) -> str:
+        """Return the end of a job's output; or a sentence about why there is none."""
+        return _output(job, self.client, self._chosen or "")
+
+    def ask(self, op: str, *arguments: Any, **more: Any) -> Any:
+        """Send a request about the ensemble, by the client's method of that name.
+
+        Raises:
+            EnsembleError, Failure: the request is refused.
+        """
+        method = getattr(self.client, op, None)
+        if method is None:
+            raise Failure(
+                f"a local run cannot be asked to {op}: Ctrl-C in its own terminal ends it"
+            )
+        return method(self._chosen, *arguments, **more)
+
+    # -- what follows the log and the jobs -------------------------------------------------
 
     @abstractmethod
     def _reasons(self, name: str) -> Sequence[RuleReason]:
@@ -184,22 +209,6 @@ class Source(ABC):
     def _begin_again(self) -> None:
         """Prepare to read log and jobs from the beginning."""
 
-    @abstractmethod
-    def jobs(self, group: str | None, text: str | None) -> tuple[list[Mapping[str, Any]], bool]:
-        """Return the first jobs of the ensemble that a filter chooses; and if there are more."""
-
-    @abstractmethod
-    def output(self, job: Mapping[str, Any]) -> str:
-        """Return the end of a job's output; or a sentence about why there is none."""
-
-    @abstractmethod
-    def ask(self, op: str, *arguments: Any, **more: Any) -> Any:
-        """Send a request about the ensemble, by the client's method of that name.
-
-        Raises:
-            EnsembleError, Failure: the request is refused.
-        """
-
 
 class FluxSource(Source):
     """The service of a Flux instance."""
@@ -207,20 +216,13 @@ class FluxSource(Source):
     command = "flux ensemble"
 
     def __init__(self, client: Client, name: str | None) -> None:
-        self.client = self._client = client
-        self.label = job_id
-        super().__init__(name)
+        self._client = client
+        super().__init__(client, name)
 
     def _begin_again(self) -> None:
         self._read = 0
         self._first: float | None = None
         self._after = {"failed": 0, "timeout": 0}
-
-    def _ensembles(self) -> Sequence[Summary]:
-        return [] if self._only is not None else self._client.list()
-
-    def _status(self, name: str) -> Mapping[str, Any]:
-        return self._client.status(name)["ensembles"][0]
 
     def _reasons(self, name: str) -> Sequence[RuleReason]:
         return self._client.why(name)["rules"]
@@ -258,18 +260,6 @@ class FluxSource(Source):
             if error.errno != errno.ENODATA:
                 raise failure(error, op) from error
 
-    def jobs(self, group: str | None, text: str | None) -> tuple[list[Mapping[str, Any]], bool]:
-        of = self._chosen or ""
-        found = iter(self._client.jobs(of, group=group, filter=text, interrupted=True))
-        jobs = list(islice(found, PAGE))
-        return list(jobs), next(found, None) is not None
-
-    def output(self, job: Mapping[str, Any]) -> str:
-        return _output(job, self._client, self._chosen or "")
-
-    def ask(self, op: str, *arguments: Any, **more: Any) -> Any:
-        return getattr(self._client, op)(self._chosen, *arguments, **more)
-
 
 class LocalSource(Source):
     """The files of local runs."""
@@ -277,19 +267,11 @@ class LocalSource(Source):
     command = "flux-ensemble"
 
     def __init__(self, states: LocalClient, name: str | None) -> None:
-        self.client = self._states = states
-        self.label = str
-        super().__init__(name)
+        self._states = states
+        super().__init__(states, name)
 
     def _begin_again(self) -> None:
         self._marks: dict[str, Any] = {}
-
-    def _ensembles(self) -> Sequence[Summary]:
-        return [] if self._only is not None else self._states.list()
-
-    def _status(self, name: str) -> Mapping[str, Any]:
-        status: Mapping[str, Any] = self._states.status(name)["ensembles"][0]
-        return status
 
     def _reasons(self, name: str) -> Sequence[RuleReason]:
         try:
@@ -317,23 +299,6 @@ class LocalSource(Source):
     def _newly_failed(self) -> Iterable[Mapping[str, Any]]:
         return [job for job in self._read_on("jobs") if job["outcome"] in ("failed", "timeout")]
 
-    def jobs(self, group: str | None, text: str | None) -> tuple[list[Mapping[str, Any]], bool]:
-        of = self._chosen or ""
-        found = iter(self._states.jobs(of, group=group, filter=text, interrupted=True))
-        jobs = list(islice(found, PAGE))
-        return list(jobs), next(found, None) is not None
-
-    def output(self, job: Mapping[str, Any]) -> str:
-        return _output(job, self._states, self._chosen or "")
-
-    def ask(self, op: str, *arguments: Any, **more: Any) -> Any:
-        method = getattr(self._states, op, None)
-        if method is None:
-            raise Failure(
-                f"a local run cannot be asked to {op}: Ctrl-C in its own terminal ends it"
-            )
-        return method(self._chosen, *arguments, **more)
-
 
 def open_source(name: str | None, queue: str | None, state_dir: Path | None) -> Source:
     """Return the source for `--queue` and `--state-dir`.
@@ -358,8 +323,8 @@ def _latest(ensembles: Sequence[Summary]) -> str | None:
     return None if latest is None else latest["name"]
 
 
-def _output(job: Mapping[str, Any], states: Client | LocalClient, name: str) -> str:
-    outputs = Outputs(states, name)
+def _output(job: Mapping[str, Any], client: Target, name: str) -> str:
+    outputs = Outputs(client, name)
     parts = [
         f"{title}:\n{text.decode(errors='replace')}"
         for title, text in outputs.written(job)

@@ -9,20 +9,20 @@ from __future__ import annotations
 import builtins
 import errno
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.client import EnsembleError
+from flux_ensemble.client.requests import EnsembleRequests
 from flux_ensemble.client.tables import JobTable, wants_interrupted
 from flux_ensemble.client.troubles import failed_jobs
-from flux_ensemble.job_ids import JobIds
 from flux_ensemble.queues.local.kinds import QueueName
 from flux_ensemble.queues.local.root import StateError, UnreadableError, advised
 
 if TYPE_CHECKING:
-    from flux_ensemble.client.responses import Ended, EnsembleStatus, State, Summary
+    from flux_ensemble.client.responses import Ended, EnsembleStatus, Summary
     from flux_ensemble.queues.local.states import Mark
 
 #: Seconds between two reads of the files.
@@ -33,7 +33,7 @@ class LocalStateError(EnsembleError):
     """The files of a run cannot be read, or there is none of the name; similar ones are named."""
 
 
-class LocalClient:
+class LocalClient(EnsembleRequests):
     """The local runs in a state directory; the methods are those of `client.Client`.
 
     Args:
@@ -213,70 +213,6 @@ class LocalClient:
 
     # -- what they are asked for --------------------------------------------------------
 
-    def submit(
-        self,
-        name: str,
-        group: str,
-        *,
-        count: int | None = None,
-        params: Mapping[str, Any] | None = None,
-        overrides: Mapping[str, Any] | None = None,
-    ) -> JobIds:
-        """Do as `Client.submit`."""
-        return JobIds(
-            self.call(
-                "submit", name=name, group=group, count=count, params=params, overrides=overrides
-            )
-        )
-
-    def rerun(
-        self,
-        name: str,
-        *,
-        filter: str | None = None,
-        failed: bool = False,
-        dry_run: bool = False,
-    ) -> dict[str, Any]:
-        """Do as `Client.rerun`, for a run that goes on."""
-        asked = {"filter": filter, "failed": failed or None, "dry_run": dry_run or None}
-        return self.call("rerun", name=name, **asked)
-
-    def search(
-        self,
-        name: str,
-        search: str | None = None,
-        *,
-        more: int | None = None,
-        points: Iterable[Mapping[str, Any]] = (),
-    ) -> dict[str, Any]:
-        """Do as `Client.search`, for a run that goes on."""
-        given = list(points) or None
-        return self.call("search", name=name, search=search, more=more, points=given)
-
-    def pause(self, name: str) -> State:
-        """Do as `Client.pause`."""
-        return self._state("pause", name)
-
-    def resume(self, name: str) -> State:
-        """Do as `Client.resume`."""
-        return self._state("resume", name)
-
-    def terminate(self, name: str, *, cancel: bool = False) -> State:
-        """Do as `Client.terminate`."""
-        return self._state("terminate", name, cancel=cancel)
-
-    def cancel(self, name: str, group: str | None = None) -> State:
-        """Do as `Client.cancel`."""
-        return self._state("cancel", name, group=group)
-
-    def set_rule(self, name: str, rule: str, *, enabled: bool) -> None:
-        """Do as `Client.set_rule`."""
-        self.call("rules", name=name, id=rule, enabled=enabled)
-
-    def action(self, name: str, action: Mapping[str, Any]) -> dict[str, Any]:
-        """Do as `Client.action`."""
-        return self.call("action", name=name, action=dict(action))
-
     def unload(self, name: str, *, force: bool = False) -> str:
         """Do as `Client.unload`: remove the ensemble's files, with the output of its jobs.
 
@@ -291,16 +227,12 @@ class LocalClient:
 
     # -- helpers ----------------------------------------------------------------------
 
-    def call(self, op: str, *, name: str, **payload: Any) -> dict[str, Any]:
-        """Send a request to a run, and return its response, as `Client.call` does."""
+    def call(self, op: str, **payload: Any) -> Any:
+        """Send a request to the run of a `name`, and return its response, as `Client.call` does."""
         from flux_ensemble.queues.local.contact import ask
 
         with _sentences():
-            return ask(self.states, name, op, payload)
-
-    def _state(self, op: str, name: str, **payload: Any) -> State:
-        state: Any = self.call(op, name=name, **payload)
-        return state
+            return ask(self.states, payload.pop("name"), op, payload)
 
     def _active(self, name: str) -> builtins.list[Any]:
         """Return the jobs that the run has; none if the run cannot be reached."""

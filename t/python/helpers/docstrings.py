@@ -36,7 +36,11 @@ FLUX_ROOMS = (
 #: The client and what it is made of: module and class. Their examples need an instance with the
 #: service, and go on from the example of the client itself.
 CLIENT = ("flux_ensemble.client.client", "Client")
-CLIENT_CLASSES = (CLIENT, ("flux_ensemble.client.connection", "Connection"))
+CLIENT_CLASSES = (
+    CLIENT,
+    ("flux_ensemble.client.connection", "Connection"),
+    ("flux_ensemble.client.requests", "EnsembleRequests"),
+)
 
 #: The module with what programs run, whose examples have an ensemble.
 ENSEMBLE = "flux_ensemble.api.ensemble"
