@@ -162,7 +162,7 @@ def told_keys(key: str, keys: Collection[str]) -> str:
     """Return what jobs published in place of a key that they did not.
 
     >>> told_keys("loss", {"los", "time"})
-    "did you mean 'los'? published: los and time"
+    "did you mean 'los'? published: los, time"
     """
     if not keys:
         return f"they published nothing: a job does by 'flux-ensemble memo {key}=VALUE'"
