@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -11,6 +12,9 @@ from flux_ensemble.scalars import plain_scalar
 
 #: Characters that also end a line in YAML, and would be read as a line feed.
 _OTHER_BREAKS = re.compile("[\r\x85\u2028\u2029]")
+
+#: Numbers that are text to YAML 1.1, and numbers in documents.
+_EXPONENT = re.compile(r"-?[0-9](\.[0-9]+)?e[-+][0-9]+$")
 
 
 class _Writer(yaml.SafeDumper):
@@ -27,8 +31,16 @@ class _Writer(yaml.SafeDumper):
             style = "|"
         return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
+    def represent_number(self, value: float) -> yaml.ScalarNode:
+        if not math.isfinite(value):
+            return self.represent_float(value)
+        # The default is 1.0e-05, which a command would have, too.
+        return self.represent_scalar("tag:yaml.org,2002:float", str(value))
+
 
 _Writer.add_representer(str, _Writer.represent_text)
+_Writer.add_representer(float, _Writer.represent_number)
+_Writer.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-123456789"))
 
 
 def to_yaml(document: Any) -> str:

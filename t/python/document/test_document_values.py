@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flux_ensemble.api.yaml_writer import to_yaml
@@ -61,6 +61,7 @@ def words(spec: Spec) -> list[str]:
 
 
 @given(st.lists(WRITTEN, min_size=1, max_size=20))
+@example([("1e-05", "1e-05"), ("1e+16", "1e+16"), ("-2.5e-07", "-2.5e-07")])
 def test_any_scalar_is_run_as_it_is_written(values: list[tuple[str, str]]) -> None:
     text = "{jobs: [{name: a, command: [echo, '{x}'], params: {x: [{}]}}]}"
     text = text.replace("[{}]", "[" + ", ".join(written for _, written in values) + "]")
