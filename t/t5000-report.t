@@ -136,7 +136,7 @@ test_expect_success 'where it has a statedir, the command that asks it later wor
 	flux start -S statedir="$PWD/kept" sh -c "flux ensemble; flux ensemble list || :" >again.out 2>again.err &&
 	grep "does not run. It has kept .study." again.out &&
 	grep "run --resume FILE .*goes on with the run" again.out &&
-	grep "run FILE. starts it, with --resume to go on" again.err
+	grep "has kept .study.: .flux ensemble run --resume FILE. starts it" again.err
 '
 
 test_done
