@@ -31,9 +31,9 @@ TIME_MARGIN = 1.1
 
 #: Why the local queue does not take a document.
 NOT_LOCAL = (
-    "members: the local queue has none but workers in Slurm ('from: slurm' with 'runs: tasks'): "
-    "run the document in a Flux instance ('flux ensemble run') or simulate it ('flux-ensemble "
-    "simulate'), or leave out that key"
+    "members: the local queue has none but workers that call it ('runs: tasks' with 'from: slurm' "
+    "or 'from: jobset'): run the document in a Flux instance ('flux ensemble run') or simulate it "
+    "('flux-ensemble simulate'), or leave out that key"
 )
 
 
@@ -73,6 +73,7 @@ class Pool:
         provider: one of `PROVIDERS`: who starts them.
         options: of the job that it starts for each, by name.
         limits: on what the provider is asked for.
+        template: the JobSet that each is made of; None if Kubernetes does not start them.
         silence: seconds that such an instance may be silent until it is lost; 0 for ever.
         startup: how long a member takes to be up in a simulation; None where nothing is said.
         loss: how long it is up there until it is lost; None for never.
@@ -110,6 +111,7 @@ class Pool:
     provider: str = PROVIDERS[0]
     options: Mapping[str, str | bool] = field(default_factory=dict)
     limits: SiteLimits = field(default_factory=SiteLimits)
+    template: Mapping[str, Any] | None = None
 
     @property
     def calls_home(self) -> bool:

@@ -11,6 +11,7 @@ from flux_ensemble.document.distributions import Drawable
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.keys.members import (
     FLUX,
+    JOBSET,
     MAX_MEMBERS,
     MEMBER_KEYS,
     SERVICES,
@@ -20,6 +21,7 @@ from flux_ensemble.document.keys.members import (
 )
 from flux_ensemble.document.keys.overrides import OVERRIDES
 from flux_ensemble.document.keys.reading import read_keys
+from flux_ensemble.document.member_template import TextOf, read_template
 from flux_ensemble.document.members import (
     DRAIN_SECONDS,
     MANY_MEMBERS,
@@ -35,6 +37,11 @@ from flux_ensemble.texts import listed, shown
 
 #: What URIs begin with that Flux resolves; sites can have plugins for others.
 SCHEMES = ("local", "ssh", "jobid", "pid", "slurm", "lsf")
+
+#: Keys whose matters are those of a JobSet, where there is one.
+_IN_TEMPLATE = (
+    "options", "exclusive", "cores", "gpus", "queue", "bank", "constraint", "attributes", "service"
+)  # fmt: skip
 
 #: Returns the names of the queues of an instance by its URI; None if they are not known.
 QueuesOf = Callable[[str], Collection[str] | None]
@@ -65,12 +72,22 @@ def pool_names(entries: Any) -> list[str]:
     return [name for name in names if isinstance(name, str)]
 
 
-def read_pools(entries: Sequence[Any], problems: Problems) -> tuple[Pool, ...]:
+def no_text(name: str, at: Path) -> None:
+    """Know the text of no file.
+
+    >>> no_text("workers.yaml", ())
+    """
+
+
+def read_pools(
+    entries: Sequence[Any], problems: Problems, text_of: TextOf = no_text
+) -> tuple[Pool, ...]:
     """The pools without problems.
 
     Args:
         entries: the valid part of the list, as `check_form` returns it.
         problems: collects the problems.
+        text_of: returns the text of a file that an entry names.
 
     >>> entry = {"name": "pool", "count": {"min": 2, "max": 8}, "nodes": 4}
     >>> read_pools([entry], Problems())[0].high
@@ -92,7 +109,7 @@ def read_pools(entries: Sequence[Any], problems: Problems) -> tuple[Pool, ...]:
         if name in first:
             problems.add((*at, "name"), f"the name {name!r} is that of members[{first[name]}] too")
         first.setdefault(name, index)
-        pool = _pool(entry, at, problems)
+        pool = _pool(entry, at, problems, text_of)
         if not problems.blames(at):
             pools.append(pool)
     _check_uris(entries, problems)
@@ -157,7 +174,7 @@ def unresolved(pools: Iterable[Pool]) -> Iterator[tuple[Path, str]]:
             )
 
 
-def _pool(entry: Mapping[str, Any], at: Path, problems: Problems) -> Pool:
+def _pool(entry: Mapping[str, Any], at: Path, problems: Problems, text_of: TextOf) -> Pool:
     if "uri" in entry:
         for key in MEMBER_KEYS:
             if key.name in entry and STARTED in key.only:
@@ -197,6 +214,11 @@ def _pool(entry: Mapping[str, Any], at: Path, problems: Problems) -> Pool:
                 f"a worker ('runs: {TASKS}') has a service of its own; leave out 'service'",
             )
     _check_provider(entry, fields, at, problems)
+    template = None
+    if isinstance(name := entry.get("template"), str):
+        text = text_of(name, (*at, "template"))
+        if text is not None:
+            template = read_template(name, text, problems, (*at, "template"))
     if fields.get("exclusive", True):
         for part in ("cores", "gpus"):
             if part in entry:
@@ -219,6 +241,7 @@ def _pool(entry: Mapping[str, Any], at: Path, problems: Problems) -> Pool:
         startup=_drawable(simulate, "startup", at, problems),
         loss=_drawable(simulate, "loss", at, problems),
         broken=float(simulate.get("broken", 0.0)),
+        template=template,
         **fields,
     )
 
@@ -251,7 +274,16 @@ def _check_provider(
     entry: Mapping[str, Any], fields: Mapping[str, Any], at: Path, problems: Problems
 ) -> None:
     """Check what depends on who starts the members."""
-    if fields.get("provider", FLUX) == FLUX:
+    provider = fields.get("provider", FLUX)
+    if provider == JOBSET:
+        _check_jobset(entry, fields, at, problems)
+        return
+    if "template" in entry:
+        problems.add(
+            (*at, "template"),
+            "'template' is a JobSet, for members 'from: jobset'; leave out one, or give the other",
+        )
+    if provider == FLUX:
         if "limits" in entry:
             problems.add(
                 (*at, "limits"),
@@ -278,6 +310,28 @@ def _check_provider(
             f"'service: {entry['service']}' is of members that Flux starts; one in Slurm is a Flux "
             "instance that the service of the ensemble connects to, or a worker ('runs: tasks'), "
             "so leave out 'service'",
+        )
+
+
+def _check_jobset(
+    entry: Mapping[str, Any], fields: Mapping[str, Any], at: Path, problems: Problems
+) -> None:
+    """Check what only members have that Kubernetes starts."""
+    for key in _IN_TEMPLATE:
+        if key in entry:
+            problems.add(
+                (*at, key),
+                f"{key!r} is not of members in Kubernetes; write what their pods are to have into "
+                "the JobSet that 'template' names",
+            )
+    if fields.get("runs") != TASKS:
+        problems.add(
+            (*at, "runs"),
+            f"members in Kubernetes are workers, which need no Flux: write 'runs: {TASKS}'",
+        )
+    if "template" not in entry:
+        problems.add(
+            at, "the key 'template' is missing: it names a file with a JobSet (workers.yaml)"
         )
 
 

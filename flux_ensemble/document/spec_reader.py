@@ -8,6 +8,7 @@ For `document.loading`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -179,11 +180,11 @@ class SpecReader:
             **read_keys(DOCUMENT_KEYS, value, problems, ()),
         )
 
-    def _text(self, file: str, at: Path) -> str | None:
-        """Return the text of a file that a feature reads; None with a problem."""
+    def _text(self, file: str, at: Path, what: str = "trials") -> str | None:
+        """Return the text of a file that is no jobspec; None with a problem."""
         directory = self._directory if self._here else None
         files = {} if self._files is None else self._files
-        return read_file(file, directory, self._problems, at, files, "trials")
+        return read_file(file, directory, self._problems, at, files, what)
 
     def _metrics(self, value: dict[str, Any], statistics: tuple[Statistic, ...]) -> _Metrics:
         entries, names, problems = value.get("metrics", []), self._names, self._problems
@@ -210,7 +211,8 @@ class SpecReader:
             found[key] = section.read(given, self._names, most, problems, self._sources)
             filled = section.filled(filled, found[key], self._named[key].values())
         groups = reader.read(filled)
-        pools = read_pools(value.get("members", []), problems)
+        template = partial(self._text, what="a JobSet")
+        pools = read_pools(value.get("members", []), problems, template)
         rules = value.get("rules", [])
         check_placement(groups, pools, self._pooled, entries, rules, problems, self._queues)
         for section in sections():

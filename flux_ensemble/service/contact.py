@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.document.job_sets import TAG_KEY
@@ -78,6 +79,8 @@ class Contact:
         serve: takes what the service says of the ensemble when the contact begins.
         version: of Flux; "" if the jobs are no jobs of Flux.
         end: ends the contact, with an exit code and a reason.
+        here: what is otherwise here than the service says of its own place, such as the
+            environment.
     """
 
     def __init__(
@@ -87,8 +90,10 @@ class Contact:
         serve: Serve,
         version: str,
         end: Callable[[int, str], None],
+        here: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self._serve = serve
+        self._here = here
         self._version = version
         #: Active jobs of the ensemble.
         self._jobs: set[int] = set()
@@ -131,6 +136,7 @@ class Contact:
     # -- commands of the service -------------------------------------------------------------
 
     def _load(self, load: Mapping[str, Any], names: list[str], places: bool) -> None:
+        load = {**load, **self._here}
         spec = read_document(load, load["files"], elastic=True)
         self._name = spec.name, load["run"]
         heard = Heard(

@@ -188,6 +188,7 @@ class MemberFleet:
             attributes=pool.job_attributes(),
             options=pool.options,
             limits=pool.limits,
+            template=pool.template,
         )
 
     def drain(self, command: DrainMember, done: Done) -> None:

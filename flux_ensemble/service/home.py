@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from flux_ensemble.document.keys.members import SLURM
+from flux_ensemble.document.keys.members import JOBSET, SLURM
 from flux_ensemble.document.loading import load_text
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.engine import Engine
@@ -38,6 +38,7 @@ from flux_ensemble.queues.nested.provider import Provider
 from flux_ensemble.queues.nested.shape import MemberTag
 from flux_ensemble.queues.nested.site import RECONNECT_SECONDS, Site
 from flux_ensemble.queues.providers.bounds import BoundedProvider
+from flux_ensemble.queues.providers.jobset import Cluster, JobSetProvider
 from flux_ensemble.queues.providers.slurm import SlurmProvider
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Handle, Loop
@@ -362,6 +363,7 @@ class Home:
         reconnect: seconds after which a worker that does not call is lost.
         patience: seconds after which a worker without a home ends.
         providers: of the members; those of this machine by default.
+        cluster: makes what the provider of JobSets asks; None if there are no such members.
 
     Attributes:
         member, fleet: of the ensemble.
@@ -387,6 +389,7 @@ class Home:
         reconnect: float = RECONNECT_SECONDS,
         patience: float = PATIENCE_SECONDS,
         providers: Mapping[str, Provider] | None = None,
+        cluster: Callable[[Loop, Callable[[str], None]], Cluster] | None = None,
     ) -> None:
         self._loop = loop
         self._directory = directory
@@ -400,9 +403,12 @@ class Home:
             self._kept, self._socket = new_kept(spec.name)
             self._kept.write(directory)
         self.run = self._kept.run
-        self._providers = providers or {
-            SLURM: BoundedProvider(SlurmProvider(loop, log), "Slurm", loop, log)
-        }
+        self._providers = dict(
+            providers or {SLURM: BoundedProvider(SlurmProvider(loop, log), "Slurm", loop, log)}
+        )
+        if cluster is not None:
+            jobsets = JobSetProvider(loop, log, cluster(loop, log))
+            self._providers[JOBSET] = BoundedProvider(jobsets, "Kubernetes", loop, log)
         self._site = Site(
             loop,
             None,

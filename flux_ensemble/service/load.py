@@ -162,9 +162,9 @@ class Loading:
         if homeless is not None:
             raise RequestError(
                 errno.EINVAL,
-                f"members: {homeless!r} has workers in Slurm, which call a home without Flux, for "
-                "now: run the document outside of a Flux instance ('flux-ensemble run --queue "
-                "local'), or leave out 'runs: tasks'",
+                f"members: {homeless!r} has workers that call a home without Flux, for now: run "
+                "the document outside of a Flux instance ('flux-ensemble run --queue local'), or "
+                "take members of another kind",
             )
         name = self._free_name(spec.name)
         if name != spec.name:

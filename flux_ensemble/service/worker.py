@@ -1,6 +1,7 @@
 """A worker that calls its home over TLS: for the job of a member that is no job of Flux.
 
     flux_ensemble.service.worker <CREDENTIALS ──dial──► Wire ──► Contact ──► TaskQueue ──► processes
+    flux_ensemble.service.worker CREDENTIALS    in a container: that has an environment of its own
 
 Its credentials (`service.home.Kept.credentials`) say where its home is, and open nothing else. A
 worker without a home starts nothing, finishes what it runs, and keeps what it has to report; after
@@ -21,6 +22,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from flux_ensemble import __version__
@@ -28,6 +30,7 @@ from flux_ensemble.queues.local.binding import GPU_VARIABLES, Binding
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.nested.link import FORMAT
 from flux_ensemble.queues.nested.listener import Facts
+from flux_ensemble.queues.nested.shape import CORES, SECONDS
 from flux_ensemble.queues.nested.tails import Tails
 from flux_ensemble.runtime.ports import Handle
 from flux_ensemble.runtime.signals import signal_pipe
@@ -114,6 +117,7 @@ class Worker:
         credentials: see `service.home.Kept.credentials`.
         facts, binding: its resources.
         tails: receives the last lines of failed tasks.
+        here: see `service.contact.Contact`.
     """
 
     def __init__(
@@ -123,7 +127,9 @@ class Worker:
         facts: Facts,
         binding: Binding,
         tails: Tails,
+        here: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
+        self._here = here
         self._loop = loop
         self._credentials = credentials
         self._tasks = TaskQueue(
@@ -237,7 +243,8 @@ class Worker:
         self._trouble = ""
         self._pause = FIRST_PAUSE
         self._tasks.go_on()
-        self._contact = Contact(self._loop, self._send, serve_tasks(self._tasks), "", self._over)
+        serve = serve_tasks(self._tasks)
+        self._contact = Contact(self._loop, self._send, serve, "", self._over, self._here)
 
     def _refused(self, number: int, reason: str) -> None:
         if self._contact is not None:
@@ -264,30 +271,57 @@ def _print(text: str) -> None:
 
 
 def resources(environment: Mapping[str, str]) -> tuple[Facts, Binding]:
-    """Return what a worker in a job of Slurm has.
+    """Return what a worker in a job of Slurm has, or in a container.
 
     Args:
         environment: of the job. Where Slurm binds nothing, it says at least how many CPUs of a
             node are the job's.
     """
     cores = sorted(os.sched_getaffinity(0))
+    count = len(cores)
+    if environment.get(CORES, "").isdecimal():
+        # A container has so much time on all cores, unless it has some for itself.
+        count = max(1, min(count, int(environment[CORES])))
+        cores = cores if count == len(cores) else []
     told = environment.get("SLURM_CPUS_ON_NODE", "")
     if told.isdecimal():
         cores = cores[: max(1, int(told))]
+        count = len(cores)
     gpus = next((environment[name] for name in GPU_VARIABLES if environment.get(name)), "")
     ends = environment.get("SLURM_JOB_END_TIME", "")
     names = gpus.split(",") if gpus else []
     t_expires = float(ends) if ends.isdecimal() else None
-    return Facts(1, len(cores), len(names), t_expires), Binding(cores, names)
+    if environment.get(SECONDS):
+        t_expires = time.time() + float(environment[SECONDS])
+    return Facts(1, count, len(names), t_expires), Binding(cores, names)
+
+
+def own_place(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the tasks of a container have in place of what their home has.
+
+    >>> own_place({"PATH": "/bin", "FLUX_ENSEMBLE_CORES": "2"})["environment"]
+    {'PATH': '/bin'}
+    """
+    cwd = os.getcwd()
+    own = {key: text for key, text in environment.items() if key not in (CORES, SECONDS)}
+    # Of the file only the directory is read, from which paths in the document lead.
+    return {"environment": own, "cwd": cwd, "file": os.path.join(cwd, "document")}
 
 
 def main() -> int:
-    """Run a worker whose credentials are its standard input."""
-    credentials = json.loads(sys.stdin.buffer.read())
+    """Run a worker whose credentials are its standard input, or a file that is named."""
+    here: Mapping[str, Any] = {}
+    if len(sys.argv) > 1:
+        with open(sys.argv[1], "rb") as file:
+            credentials = json.loads(file.read())
+        here = own_place(os.environ)
+    else:
+        credentials = json.loads(sys.stdin.buffer.read())
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)
     loop = LocalLoop()
-    worker = Worker(loop, credentials, *resources(os.environ), Tails(sys.stdout.fileno()))
+    tails = Tails(sys.stdout.fileno())
+    worker = Worker(loop, credentials, *resources(os.environ), tails, here)
     with signal_pipe((signal.SIGTERM, signal.SIGINT)) as read:
 
         def end() -> None:

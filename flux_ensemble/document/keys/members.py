@@ -34,8 +34,8 @@ TASKS = "tasks"
 RUNS = ("jobs", TASKS)
 
 #: Who starts members and ends them. The default is the first.
-FLUX, SLURM = "flux", "slurm"
-PROVIDERS = (FLUX, SLURM)
+FLUX, SLURM, JOBSET = "flux", "slurm", "jobset"
+PROVIDERS = (FLUX, SLURM, JOBSET)
 
 #: Most members of one pool, and of all pools together.
 MAX_MEMBERS = 100_000
@@ -224,13 +224,23 @@ MEMBER_KEYS = (
     Key(
         "from",
         choice("who starts the members", PROVIDERS),
-        "Who starts the members: the enclosing Flux instance (flux), or Slurm, in a job of its own "
-        "for each (slurm).",
+        "Who starts the members: the enclosing Flux instance (flux), Slurm, in a job of its own "
+        "for each (slurm), or Kubernetes, in a JobSet for each (jobset).",
         ("slurm",),
         PROVIDERS[0],
         only=(STARTED,),
         field="provider",
-        more="See [members in Slurm](slurm-members.md).",
+        more="See [members in Slurm](slurm-members.md) and [workers in Kubernetes]"
+        "(jobset-members.md).",
+    ),
+    Key(
+        "template",
+        text("a file with a JobSet"),
+        "A file with the JobSet that each member is made of; only with `from: jobset`.",
+        ("workers.yaml",),
+        only=(STARTED,),
+        read=None,
+        more="See [the template](jobset-members.md#the-template).",
     ),
     Key(
         "options",

@@ -97,6 +97,7 @@ PLURALS = {
     ("policy/v1", "PodDisruptionBudget"): "poddisruptionbudgets",
     ("rbac.authorization.k8s.io/v1", "Role"): "roles",
     ("rbac.authorization.k8s.io/v1", "RoleBinding"): "rolebindings",
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"): "jobsets",
     (names.MINICLUSTER, "MiniCluster"): "miniclusters",
     (names.WORKLOAD, "Workload"): "workloads",
     (names.API_VERSION, names.KIND): names.PLURAL,
@@ -282,14 +283,21 @@ class KubernetesCluster:
         now = self.get(live["apiVersion"], live["kind"], metadata["namespace"], metadata["name"])
         return now is not None and now["metadata"]["uid"] == metadata["uid"]
 
-    def delete(self, live: Mapping[str, Any], *, unchanged: bool = False) -> None:
-        """Delete an object and, afterwards, the objects that it owns; a missing object is no error.
+    def delete(
+        self,
+        live: Mapping[str, Any],
+        *,
+        unchanged: bool = False,
+        cascade: CascadeType = CascadeType.BACKGROUND,
+    ) -> None:
+        """Delete an object, and the objects that it owns; a missing object is no error.
 
         Another object of that name is a 409.
 
         Args:
             live: the object as it was read, with its apiVersion and kind.
             unchanged: a change of the object since then is a 409, too.
+            cascade: whether the objects that it owns are deleted afterwards, or before.
         """
         metadata = live["metadata"]
         keys = ("uid", "resourceVersion") if unchanged else ("uid",)
@@ -298,7 +306,7 @@ class KubernetesCluster:
             "kind": "DeleteOptions",
             "preconditions": {key: metadata[key] for key in keys},
             # By default a Job orphans its pods, and waits for that.
-            "propagationPolicy": CascadeType.BACKGROUND.value,
+            "propagationPolicy": cascade.value,
         }
         # lightkube's `delete` has no preconditions.
         api = self.client._client

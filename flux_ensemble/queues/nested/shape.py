@@ -13,6 +13,11 @@ from flux_ensemble.texts import clip
 #: The event that ends a member, published within it.
 END_TOPIC = "ensemble-member.end"
 
+#: The variables of a worker's environment that say how many cores it has, and how many seconds,
+#: where nothing else does.
+CORES = "FLUX_ENSEMBLE_CORES"
+SECONDS = "FLUX_ENSEMBLE_SECONDS"
+
 
 class Program(Enum):
     """The program of a member's job."""
@@ -89,6 +94,7 @@ class Shape:
         prefix: of the name of its job.
         attributes: of its job, if Flux starts it (RFC 14).
         options: of its job, if Slurm starts it, by name.
+        template: of its job, if Kubernetes starts it: a JobSet (`document.member_template`).
         credentials: of its worker, if that calls its home over TLS.
         limits: of its pool.
     """
@@ -104,6 +110,7 @@ class Shape:
     prefix: str = ""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, str | bool] = field(default_factory=dict)
+    template: Mapping[str, Any] | None = None
     credentials: str = ""
     limits: SiteLimits = field(default_factory=SiteLimits)
 

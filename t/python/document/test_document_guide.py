@@ -32,6 +32,7 @@ from flux_ensemble.metrics.operations import FUNCTIONS
 from flux_ensemble.metrics.statistics import ALWAYS, STATISTICS
 
 CUSTOM = (DOCS / "custom.md").read_text()
+TEMPLATES = (DOCS / "jobset-members.md").read_text()
 WORDS = set(re.findall(r"[\w-]+", " ".join(re.findall(r"`([^`\n]+)`", GUIDE + REFERENCE))))
 
 
@@ -43,7 +44,9 @@ def test_every_page_of_the_guide_has_examples_but_for_tables() -> None:
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_every_example_of_the_guide_loads(example: str) -> None:
     samples = (DOCS.parent / "examples" / "samples.csv").read_text()
+    (template,) = re.findall(r"^```yaml\n(# workers\.yaml\n.*?)^```", TEMPLATES, re.M | re.S)
     files = {"points.csv": "length,angle,e\n1,2,3\n", "samples.csv": samples}
+    files["workers.yaml"] = template
     load_text(example, name="guide", files=files)
 
 
