@@ -12,6 +12,7 @@ a connection of the worker's own (`service.home`).
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, Protocol
@@ -22,6 +23,10 @@ from flux_ensemble.queues.nested.link import FORMAT, Link, LinkError
 from flux_ensemble.queues.nested.shape import MemberTag
 from flux_ensemble.runtime.ports import Handle, Loop
 from flux_ensemble.texts import bounded
+from flux_ensemble.words import in_words
+
+#: Most seconds by which clocks may differ; a call may be handled late, too.
+CLOCK_SECONDS = 300.0
 
 #: Seconds after which a message that was not acknowledged is sent again.
 AGAIN_SECONDS = 10.0
@@ -122,6 +127,27 @@ class Way:
         self._send(self._link.again())
 
 
+def other_clock(clock: float | None, now: float) -> str | None:
+    """Return why the service of a member is refused by its clock; None if that is nearly this one.
+
+    Args:
+        clock: the time there; None if it has not said it.
+        now: the time here.
+
+    >>> other_clock(7200.0, 3600.0)
+    "its clock is 1h ahead of this machine's, and times of its jobs would be wrong: set the clocks"
+    >>> other_clock(3500.0, 3600.0), other_clock(None, 3600.0)
+    (None, None)
+    """
+    if clock is None or abs(clock - now) <= CLOCK_SECONDS:
+        return None
+    where = "ahead of" if clock > now else "behind"
+    return (
+        f"its clock is {in_words(abs(clock - now))} {where} this machine's, and times of its jobs "
+        "would be wrong: set the clocks"
+    )
+
+
 def other_format(version: str, number: int) -> str | None:
     """Return why the service of a member is refused by its format; None if that is this one's.
 
@@ -185,6 +211,7 @@ class Attachments:
         """
         tag = MemberTag(**{key: payload[key] for key in MemberTag.__slots__})
         reason = other_format(payload["version"], payload.get("format", 0))
+        reason = reason or other_clock(payload.get("clock"), time.time())
         if reason is not None and self._members.unfit(tag, reason):
             raise RequestError(errno.EPROTONOSUPPORT, f"member {tag.member!r}: {reason}")
 

@@ -51,6 +51,10 @@ from flux_ensemble.service.wire import HOME_NAME, Wire, tls_context
 if TYPE_CHECKING:
     from flux_ensemble.certificates import Authority
 
+#: The time before its making from which a certificate is valid: clocks that differ are said to, and
+#: the reason is not TLS.
+EARLIER = datetime.timedelta(days=1)
+
 #: The file with what a home needs to go on.
 HOME_FILE = "home"
 
@@ -168,7 +172,7 @@ class Kept:
         wanted = certificates.CertificateRequest(
             tag.member, uris=[worker_uri(self.run, tag.ordinal)]
         )
-        issued = certificates.issue(self.authority, wanted, _now())
+        issued = certificates.issue(self.authority, wanted, _now() - EARLIER)
         return json.dumps(
             {
                 "addresses": addresses(),
@@ -185,7 +189,7 @@ class Kept:
         """Return what the home answers calls with."""
         certificates = _certificates()
         wanted = certificates.CertificateRequest("home", hosts=[HOME_NAME])
-        issued = certificates.issue(self.authority, wanted, _now())
+        issued = certificates.issue(self.authority, wanted, _now() - EARLIER)
         names = certificates.TRUSTED, certificates.CERTIFICATE, certificates.KEY
         return tls_context(ssl.PROTOCOL_TLS_SERVER, *(issued[name] for name in names))
 
@@ -199,7 +203,7 @@ def new_kept(name: str) -> tuple[Kept, socket.socket]:
     Raises:
         HomeError: there can be no home here.
     """
-    authority = _certificates().new_authority(name, _now())
+    authority = _certificates().new_authority(name, _now() - EARLIER)
     sock = _listen(0)
     return Kept(int(time.time() * 1e6), sock.getsockname()[1], authority), sock
 

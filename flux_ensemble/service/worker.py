@@ -142,6 +142,7 @@ class Worker:
         self._retry: Handle | None = None
         self._code: int | None = None
         self._trouble = ""
+        self._greeted = False
         self._t_home = time.monotonic()
 
     def run(self) -> int:
@@ -191,8 +192,11 @@ class Worker:
             silence=ANSWER_SECONDS,
             shaken=True,
         )
-        tag = self._credentials["tag"]
-        self._wire.put({"attach": {**tag, "version": __version__, "format": FORMAT}})
+        attach = {**self._credentials["tag"], "version": __version__, "format": FORMAT}
+        if not self._greeted:
+            # Later on a worker is kept, whatever becomes of the clocks.
+            attach["clock"] = time.time()
+        self._wire.put({"attach": attach})
 
     def _hang_up(self) -> None:
         self._answers.clear()
@@ -238,6 +242,7 @@ class Worker:
             self._refused(*message["error"])
 
     def _greet(self) -> None:
+        self._greeted = True
         if self._trouble:
             _print("its home is there again")
         self._trouble = ""

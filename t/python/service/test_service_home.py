@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import errno
 import json
 import os
@@ -11,6 +12,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 from patience import PATIENCE
 
 from flux_ensemble import __version__
@@ -363,6 +366,28 @@ def test_a_worker_of_another_format_is_told_so(bench: Bench) -> None:
         said = bench.beside(lambda: answer(mine, {"attach": attach}))
         assert said["error"][0] == errno.EPROTONOSUPPORT
         assert "its service is flux-ensemble 9.9" in said["error"][1]
+        bench.finish(1)
+
+
+@pytest.mark.parametrize(("hours", "where"), [(1, "1h ahead of"), (-1, "1h behind")])
+def test_a_worker_whose_clock_is_an_hour_off_is_told_so(
+    bench: Bench, hours: int, where: str
+) -> None:
+    with ExitStack() as stack:
+        bench.begin(stack, bench.document(1, 1.0))
+        kept = Kept.read(bench.home._directory)
+        tag = MemberTag("sweep", kept.run, "hpc.0", 1, 0)
+        mine = json.loads(kept.credentials(tag, 1.0))
+        # TLS does not mind that clock.
+        issued = x509.load_pem_x509_certificate(mine["cert"].encode())
+        now = datetime.datetime.now(datetime.UTC)
+        assert issued.not_valid_before_utc < now - datetime.timedelta(hours=2)
+        clock = time.time() + hours * 3600
+        attach = {**tag.dump(), "version": __version__, "format": FORMAT, "clock": clock}
+        said = bench.beside(lambda: answer(mine, {"attach": attach}))
+        assert said["error"][0] == errno.EPROTONOSUPPORT
+        assert f"its clock is {where} this machine's" in said["error"][1]
+        assert bench.logged("member hpc.0 is not up: its clock is ")
         bench.finish(1)
 
 
