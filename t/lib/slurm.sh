@@ -6,7 +6,8 @@
 #   ... and at the end: stop_slurm
 #
 # All of it listens on loopback, on ports that were free. Its files are in the directory $slurm,
-# whose path has no space.
+# whose path has no space. With $slurm_home and $slurm_n1 the controller and n1 have these addresses
+# instead, and $slurm_within is the command within which n1 runs.
 
 PATH=$PATH:/usr/sbin
 slurm=$(mktemp -d "${TMPDIR:-/tmp}/slurm.XXXXXX")
@@ -29,7 +30,7 @@ start_slurm() {
 	(umask 077 && head -c 1024 /dev/urandom >"$slurm/munge/key") &&
 	cat >"$slurm/slurm.conf" <<-EOD &&
 		ClusterName=test
-		SlurmctldHost=$host(127.0.0.1)
+		SlurmctldHost=$host(${slurm_home:-127.0.0.1})
 		SlurmctldPort=$1
 		SlurmctldPidFile=$slurm/controller.pid
 		SlurmctldLogFile=$slurm/controller.log
@@ -46,7 +47,7 @@ start_slurm() {
 		MpiDefault=pmi2
 		SelectType=select/cons_tres
 		SelectTypeParameters=CR_Core
-		NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$2 CPUs=8
+		NodeName=n1 NodeHostname=$host NodeAddr=${slurm_n1:-127.0.0.1} Port=$2 CPUs=8
 		NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$3 CPUs=8
 		PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 	EOD
@@ -65,7 +66,7 @@ start_slurm() {
 	munged --force --key-file="$slurm/munge/key" --socket="$slurm/munge/socket" \
 		--pid-file="$slurm/munge/pid" --log-file="$slurm/munge/log" \
 		--seed-file="$slurm/munge/seed" &&
-	slurmctld -i && slurmd -N n1 && slurmd -N n2 &&
+	slurmctld -i && $slurm_within slurmd -N n1 && slurmd -N n2 &&
 	wait_until both_idle
 }
 
