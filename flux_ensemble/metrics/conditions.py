@@ -54,6 +54,9 @@ NO_BESTS: Bested = {}
 #: The names of parameters at the end of a metric that is kept by their values: `[t,seed]`.
 _OF_VALUE = re.compile(r"(?P<name>.+)\[(?P<params>[A-Za-z_][\w-]*(?:\s*,\s*[A-Za-z_][\w-]*)*)\]")
 
+#: The name of a variable with hyphens, without brackets, after a statistic and the group: nothing
+#: of another name that is subtracted.
+_VARIABLE = r"\b{}\.({}-[A-Za-z_]\w*(?:-[A-Za-z_]\w*(?![\w.]))*)"
 
 #: Returns the value of a field of the triggering job, of any type; None if it has none.
 JobLookup = Callable[[JobField | IdleField], Any]
@@ -456,7 +459,7 @@ class Names:
                 group = keys[1] if keys[1] in self._groups else "GROUP"
                 example = MEMBER_METRICS.get(head, (f"{group}-duration",))[0]
                 # `mean.md-loss` is a difference to Python. A variable can be any memo.
-                meant = re.search(rf"\b{head}\.({re.escape(group)}-[A-Za-z_]\w*)", self.text)
+                meant = re.search(_VARIABLE.format(head, re.escape(group)), self.text)
                 example = meant[1] if head not in MEMBER_METRICS and meant else example
                 raise ValueError(
                     f"{error}; in an expression a name with a hyphen is written in brackets: "

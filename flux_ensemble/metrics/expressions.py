@@ -324,10 +324,17 @@ class _Compiler(Generic[Variable]):
         try:
             return self._resolve(keys)
         except ValueError as error:
-            remedy = bracketed(self._text, keys)
+            remedy = bracketed(self._text, keys, self._is_known)
             if not remedy:
                 raise
             raise ValueError(remedy) from error
+
+    def _is_known(self, keys: list[str]) -> bool:
+        try:
+            self._resolve(keys)
+        except ValueError:
+            return False
+        return True
 
     def _then(self, node: ast.expr, step: Step) -> int:
         """Add a node and a step after it; return the step's index."""

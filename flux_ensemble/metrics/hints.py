@@ -101,26 +101,32 @@ _ODD_NAME = re.compile(
 )
 
 
-def bracketed(text: str, keys: Sequence[str]) -> str:
+def bracketed(text: str, keys: Sequence[str], is_known: Callable[[list[str]], bool]) -> str:
     """Return how a name is written that was read as several ones; "" if there is none.
 
     Args:
         text: the expression.
         keys: of the name in it that is unknown.
+        is_known: returns whether an expression here can have a name, of which it gets the keys.
 
-    >>> print(bracketed("memo.p-value > 1", ["value"]))
+    >>> print(bracketed("memo.p-value > 1", ["value"], lambda keys: True))
     write memo["p-value"] for 'memo.p-value', a name with other characters than letters, ...
-    >>> bracketed("memo.loss-1 > 0 and colour == 1", ["colour"])
+    >>> print(bracketed("params.p-0 > 1", ["params", "p"], lambda keys: keys[0] == "job"))
+    write job.params["p-0"] for 'params.p-0', a name with other characters than letters, ...
+    >>> bracketed("memo.loss-1 > 0 and colour == 1", ["colour"], lambda keys: True)
     ''
     """
     name = ".".join(keys)
     for owner, odd in _ODD_NAME.findall(text):
-        if name == f"{owner}.{odd}" or name in re.split(r"\W+", odd)[1:]:
-            written = f'{owner}["{odd}"]'
-            return (
-                f"write {written} for {shown(f'{owner}.{odd}')}, a name with other characters than "
-                "letters, digits and '_'"
-            )
+        first, *more = re.split(r"\W+", odd)
+        if name not in (f"{owner}.{odd}", f"{owner}.{first}", *more):
+            continue
+        for family in (owner, f"job.{owner}"):
+            if is_known([*family.split("."), odd]):
+                return (
+                    f'write {family}["{odd}"] for {shown(f"{owner}.{odd}")}, a name with other '
+                    "characters than letters, digits and '_'"
+                )
     return ""
 
 

@@ -198,7 +198,17 @@ def test_names_with_hyphens_are_written_in_brackets() -> None:
     text = "jobs: [{name: a, command: x, params: {t-x: 1}}]\nrules:\n- {trigger: job-fail, %s}\n"
     good = """when: 'job.params["t-x"] > 1', action: {name: submit, label: a, params: trigger}"""
     assert load_text(text % good, name="test")
-    bad = "when: job.params.t-x > 1, action: {name: terminate}"
+    for name, right in [
+        ("job.params.t-x", 'job.params["t-x"]'),
+        ("params.t-x", 'job.params["t-x"]'),
+        ("memo.my-loss", 'job.memo["my-loss"]'),
+    ]:
+        bad = f"when: {name} > 1, action: {{name: terminate}}"
+        assert problems(text % bad) == [
+            f"d.yaml:3: rules[0].when: write {right} for '{name}', a name with other characters "
+            "than letters, digits and '_'"
+        ]
+    bad = "when: job.params.t-y > 1, action: {name: terminate}"
     assert problems(text % bad) == [
         "d.yaml:3: rules[0].when: no job has the parameter 't' (parameters: t-x)"
     ]

@@ -139,6 +139,8 @@ def test_a_memo_expression_sees_memo_keys_and_metrics():
         ),
         ("mean.a-duration > 3", "written in brackets: mean['a-duration']"),
         ("mean.a-loss - 2 > 3", "written in brackets: mean['a-loss']"),
+        ("mean.a-my-loss - 2 > 3", "written in brackets: mean['a-my-loss']"),
+        ("mean.a-loss-mean.b > 3", "written in brackets: mean['a-loss']"),
         ("mean.a - loss > 3", "written in brackets: mean['a-duration']"),
         ("mean.d-duration > 3", "written in brackets: mean['GROUP-duration']"),
         ("queue.pending-nodes > 3", "written in brackets: queue['pending-nodes']"),
