@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -321,16 +322,35 @@ class Named(Protocol):
 def naming(
     client: Named, name: str, group: str | None = None, rule: str | None = None
 ) -> Iterator[None]:
-    """Add a similar name to the error of a request that named something unknown."""
+    """Add what helps to the error of a request: a similar name, or what can be done about the end.
+
+    A similar name is that of something known, where the request named something unknown.
+    """
     try:
         yield
     except EnsembleError as exc:
+        if exc.errno == errno.EINVAL and (ways := _ways_on(client, name, str(exc))):
+            raise EnsembleError(errno.EINVAL, f"{exc}: {ways}") from exc
         if exc.errno != errno.ENOENT or isinstance(exc, LocalStateError):
             raise
         guess = _near(client, name, group, rule)
         if guess is None:
             raise
         raise EnsembleError(errno.ENOENT, f"{exc}; did you mean {guess!r}?") from exc
+
+
+def _ways_on(client: Named, name: str, said: str) -> str:
+    """Return what can be done about an ensemble, if a service said only that it has ended."""
+    if not said.startswith(f"ensemble {name!r} has ended (") or not said.endswith(")"):
+        return ""
+    from flux_ensemble.client.troubles import ways_on
+    from flux_ensemble.own_command import own_command
+
+    try:
+        status = client.status(name)["ensembles"][0]
+    except EnsembleError:
+        return ""
+    return ways_on(status, partial(own_command, flux=True))
 
 
 def _near(client: Named, name: str, group: str | None, rule: str | None) -> str | None:

@@ -308,8 +308,12 @@ def _meant(error: click.UsageError) -> str:
             return f": a file to write is an option, '{own_command(name, first, option, word)}'"
     if word.isdigit() and ctx.params.get("no_header"):
         # As for head(1), and many other tools.
-        jobs = own_command("jobs", first, "--sort", "-memo.KEY", "-c", word)
-        most = f"; '{jobs}' shows the {word} jobs with the largest KEY" if name == "best" else ""
+        most = ""
+        if name == "best":
+            jobs = own_command("jobs", first, "--sort", "-memo.KEY", "-c", word)
+            most = f"; '{jobs}' shows the {word} jobs with the largest KEY"
+        elif "-c" in options:
+            most = f"; -c {word} shows so many"
         return f": -n leaves out the headings, and takes no number{most}"
     files = [one for one in (first, word) if PurePath(one).suffix in DOCUMENTS]
     if name not in ("run", "load") or len(files) != 1:

@@ -42,7 +42,14 @@ from flux_ensemble.metrics.job_row import dotted
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.queues.local.continuation import clause_of
-from flux_ensemble.results.hosts import Target, label_of, members_of, parser_of, unknown_keys
+from flux_ensemble.results.hosts import (
+    Target,
+    command_of,
+    label_of,
+    members_of,
+    parser_of,
+    unknown_keys,
+)
 from flux_ensemble.scalars import number
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, one_line, printable
@@ -358,6 +365,8 @@ def jobs(
     if which and choice != Choice():
         raise Failure("name jobs, or choose them by options, not both", USAGE)
     if which:
+        if output.no_header and output.is_default and not output.as_json:
+            _say_number(target, name, which)
         with naming(target, name):
             rows = list(named_jobs(target, name, which))
         _show(target, name, rows, order, output)
@@ -377,6 +386,16 @@ def jobs(
     with chosen(target, name, replace(choice, interrupted=interrupted)) as found:
         rows, total = order.take(found, most)
         _show_last(target, name, rows, total, order, output)
+
+
+def _say_number(target: Target, name: str, which: tuple[str, ...]) -> None:
+    """Print what shows a number of jobs, if a number follows `-n`, as it does of head(1)."""
+    if len(which) == 1 and which[0].isdigit():
+        so_many = command_of(target, "jobs", name, "-c", which[0])
+        say(
+            f"-n leaves out the headings, so that {which[0]} is the id of a job: '{so_many}' "
+            "shows so many jobs"
+        )
 
 
 def _show_last(

@@ -297,6 +297,22 @@ def test_a_job_that_does_not_exist_fails_the_command_and_those_that_do_are_named
     assert re.search(r"has no job 9999 in its record \(jobs: (\d+, )+(\d+|and \d+ more)\)", said)
 
 
+def test_a_number_after_n_is_said_to_be_a_job(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (job, *_) = printed(capsys, state, "jobs", "-n", "-o", "{id}")
+    words = ["jobs", "--state-dir", str(state), "s", "-n", job.strip()]
+    assert run_command(words) == 0
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 1
+    said = " ".join(err.split())
+    assert f"-n leaves out the headings, so that {job.strip()} is the id of a job: '" in said
+    assert re.search(rf" s -c {job.strip()} [^']*' shows so many jobs", said)
+    for script in (["-o", "{id}"], ["--json"]):
+        assert run_command([*words, *script]) == 0
+        assert capsys.readouterr().err == ""
+
+
 def test_output_wants_jobs_or_a_choice_of_them(
     state: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,13 +6,18 @@ documents: options of Slurm, Snakemake, Nextflow and HyperQueue, and files that 
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from flux_ensemble.cli.common import naming
 from flux_ensemble.cli.main import run_command
+from flux_ensemble.client import EnsembleError
 
 DOCUMENT = """\
 jobs: [{name: a, command: run}]
@@ -167,6 +172,26 @@ def test_a_file_to_write_and_a_number_are_values_of_options(
     assert run_command(command.split()) == 2
     assert "unexpected extra argument" in (said := capsys.readouterr().err)
     assert f"'flux-ensemble {right}'" in said
+
+
+def test_a_service_that_says_an_ensemble_has_ended_is_completed_with_the_ways_on() -> None:
+    group = {"failed": 1, "timeout": 0, "canceled": 0}
+    ended = {"name": "s", "state": "completed", "failed": 1, "groups": {"a": group}}
+    client: Any = SimpleNamespace(status=lambda name: {"ensembles": [ended]})
+    said = "ensemble 's' has ended (completed)"
+    with pytest.raises(EnsembleError) as caught, naming(client, "s"):
+        raise EnsembleError(errno.EINVAL, said)
+    assert str(caught.value).startswith(f"{said}: 'flux ensemble rerun s' runs again what did not")
+    # A local run has said so itself.
+    whole = f"{said}: 'flux-ensemble rm s' removes this"
+    with pytest.raises(EnsembleError) as caught, naming(client, "s"):
+        raise EnsembleError(errno.EINVAL, whole)
+    assert str(caught.value) == whole
+
+
+def test_a_number_after_n_is_that_of_another_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["list", "-n", "5"]) == 2
+    assert "takes no number; -c 5 shows so many" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(
