@@ -1,6 +1,6 @@
 """The driver: it passes events to the engine, and the engine's commands to their performers.
 
-    events ──► Driver.post ──► Engine.handle ──► commands ──► member, worker, timers, host
+    events ──► Driver.post ──► Engine.handle ──► commands ──► queue, worker, timers, host
                    ▲                                                   │
                    └──────────────── outcomes ◄────────────────────────┘
 
@@ -40,14 +40,12 @@ from flux_ensemble.faults import ENDINGS
 from flux_ensemble.runtime.ports import (
     Advice,
     Adviser,
-    Caller,
     CallResult,
-    Fleet,
     Handle,
     Host,
     Loop,
     Marker,
-    Queue,
+    Performers,
     Tap,
     WriteAhead,
 )
@@ -61,16 +59,12 @@ class Driver:
 
     Args:
         engine: the ensemble's engine.
-        member: performs commands on jobs.
+        performers: of its commands.
         loop: for timers and the time.
-        custom: starts the caller of custom functions; called when the first one is due.
         host: receives records, replies and the end.
         tap: receives each event with its commands, if given.
         ahead: writes each event down, if given.
         marker: notes each event while it is handled, if given.
-        worker: the caller of custom functions, if it has been started.
-        adviser: starts the source of points for searches; called with the first request.
-        fleet: starts and ends members, for documents with `members`.
 
     Attributes:
         commands: number of commands that have been performed.
@@ -79,21 +73,17 @@ class Driver:
     def __init__(
         self,
         engine: Engine,
-        member: Queue,
+        performers: Performers,
         loop: Loop,
-        custom: Callable[[], Caller],
         host: Host,
         tap: Tap | None = None,
         ahead: WriteAhead | None = None,
         marker: Marker | None = None,
-        worker: Caller | None = None,
-        adviser: Callable[[], Adviser] | None = None,
-        fleet: Fleet | None = None,
     ) -> None:
         self._engine = engine
-        self._member = member
+        self._queue = queue = performers.queue
         self._loop = loop
-        self._custom = custom
+        self._start_worker = performers.custom
         self._host = host
         self._tap = tap
         self._ahead = ahead
@@ -106,17 +96,17 @@ class Driver:
         self._held = 0
         self._closed = False
         self._timers: dict[str, Handle] = {}
-        self._worker = worker
+        self._worker = performers.worker
         self._calls: set[int] = set()
-        self._start_adviser = adviser
+        self._start_adviser = performers.adviser
         self._adviser: Adviser | None = None
         self._asks: set[int] = set()
         self._perform: dict[type, Callable[[Any], None]] = {
-            SubmitJobs: lambda command: member.submit(command, self.post),
-            CancelJobs: lambda command: member.cancel(command, self.post),
-            UpdateJobs: lambda command: member.update(command, self.post),
+            SubmitJobs: lambda command: queue.submit(command, self.post),
+            CancelJobs: lambda command: queue.cancel(command, self.post),
+            UpdateJobs: lambda command: queue.update(command, self.post),
             CallCustom: self._call,
-            Scale: lambda command: member.scale(command, self.post),
+            Scale: lambda command: queue.scale(command, self.post),
             Ask: self._ask,
             StartTimer: self._start_timer,
             StopTimer: lambda command: self._stop_timer(command.key),
@@ -124,7 +114,7 @@ class Driver:
             Reply: host.reply,
             Finish: self._finish,
         }
-        if fleet is not None:
+        if (fleet := performers.fleet) is not None:
             self._perform[StartMember] = lambda command: fleet.start(command, self.post)
             self._perform[DrainMember] = lambda command: fleet.drain(command, self.post)
             self._perform[EndMember] = lambda command: fleet.end(command, self.post)
@@ -263,7 +253,7 @@ class Driver:
                 self.commands += 1
                 self._perform[type(command)](command)
         if commands and not self._engine.acting:
-            self._member.revoke()
+            self._queue.revoke()
 
     def _tell(self) -> None:
         """Perform the commands that are output for the host."""
@@ -291,12 +281,12 @@ class Driver:
         try:
             self._tell()
         finally:
-            self._member.revoke()
+            self._queue.revoke()
             self._stop()
 
     def _call(self, command: CallCustom) -> None:
         if self._worker is None:
-            self._worker = self._custom()
+            self._worker = self._start_worker(self._engine.function_states)
         self._calls.add(command.id)
         self._worker.call(
             command.function, command.kwargs, command.timeout, partial(self._called, command.id)

@@ -35,12 +35,9 @@ from flux_ensemble.runtime.intake import OfJob, is_wanted, wanted
 from flux_ensemble.runtime.interruption import shown, surplus, unseen
 from flux_ensemble.runtime.ports import (
     FLEET_EVENTS,
-    Adviser,
-    Caller,
-    Fleet,
     Loop,
     Marker,
-    Queue,
+    Performers,
     Unwritten,
     WriteAhead,
 )
@@ -88,9 +85,8 @@ class Ensemble:
         spec: its document.
         run: a number that distinguishes it from others of its name.
         cwd: the directory from which it was loaded.
-        member: the queue of its jobs.
+        performers: of its commands.
         loop: for timers and the time.
-        custom: starts its worker process.
         log_error: writes a line to the service's log.
         changed: called when it may have ended, or when its needs may have changed.
         stirred: called when `Engine.queued` has changed.
@@ -98,12 +94,10 @@ class Ensemble:
         recorder: writes a recording, if given.
         replayed: the result of the replay of its log, if it goes on after a crash.
         marker: notes each event while its engine handles it, if given.
-        worker: its worker process, if that has been started.
-        adviser: starts the source of points for its searches.
-        fleet: starts and ends its members, if its document has some.
 
     Attributes:
-        fleet: as given.
+        member: the queue of its jobs.
+        fleet: starts and ends its members, if its document has some.
         facts: of the time outside its engine.
         absent: the seconds without an instance, as far as is known, until the engine has them.
         records: its jobs that have ended.
@@ -115,25 +109,21 @@ class Ensemble:
         *,
         run: int,
         cwd: str,
-        member: Queue,
+        performers: Performers,
         loop: Loop,
-        custom: Callable[[Ensemble], Caller],
         log_error: Callable[[str], None],
         changed: Callable[[Ensemble], None],
         ahead: Callable[[Ensemble], LogPort],
         recorder: Recorder | None = None,
         replayed: Replayed | None = None,
         marker: Marker | None = None,
-        worker: Caller | None = None,
-        adviser: Callable[[], Adviser] | None = None,
         stirred: Callable[[Ensemble], None] = lambda _: None,
-        fleet: Fleet | None = None,
     ) -> None:
         self.name = spec.name
         self.run = run
         self.cwd = cwd
-        self.member = member
-        self.fleet = fleet
+        self.member = performers.queue
+        self.fleet = performers.fleet
         self.engine = Engine(spec) if replayed is None else replayed.engine
         self.facts = Facts() if replayed is None else replayed.facts
         self.absent = 0.0
@@ -152,19 +142,7 @@ class Ensemble:
             # Not at once: the recorder calls this from within the driver.
             recorder.failed = lambda: loop.timer(0.0, self._end_recording)
         self._ahead = ahead(self)
-        self._driver = Driver(
-            self.engine,
-            member,
-            loop,
-            lambda: custom(self),
-            self,
-            recorder,
-            self._ahead,
-            marker,
-            worker,
-            adviser,
-            fleet,
-        )
+        self._driver = Driver(self.engine, performers, loop, self, recorder, self._ahead, marker)
         self._live = not (self.stopped or (self.engine.ended and self.engine.idle))
         if not self._live:
             self.log.close()

@@ -248,6 +248,26 @@ class Adviser(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Performers:
+    """The performers of an ensemble's commands.
+
+    Args:
+        queue: of its jobs.
+        custom: starts the caller of custom functions, given their states; called when the first
+            function is due.
+        worker: the caller of custom functions, if it has been started.
+        adviser: starts the source of points for searches; called with the first request.
+        fleet: starts and ends members, for documents with `members`.
+    """
+
+    queue: Queue
+    custom: Callable[[Mapping[str, Any]], Caller]
+    worker: Caller | None = None
+    adviser: Callable[[], Adviser] | None = None
+    fleet: Fleet | None = None
+
+
 class Host(Protocol):
     """The host of a driver: it receives the engine's output, and is informed of faults."""
 

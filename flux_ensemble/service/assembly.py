@@ -25,7 +25,7 @@ from flux_ensemble.runtime.durability.batches import identity
 from flux_ensemble.runtime.durability.replay import Replayed
 from flux_ensemble.runtime.durability.wal import WriteAheadLog, pace
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.runtime.ports import Scaler
+from flux_ensemble.runtime.ports import Performers, Scaler
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.service.fleet import MemberFleet
 from flux_ensemble.service.fleets import Fleets
@@ -136,23 +136,23 @@ class Assembly:
             spec,
             run=load["run"],
             cwd=load["cwd"],
-            member=member,
-            loop=loop,
-            custom=lambda ensemble: self._worker(
-                spec, load, loop, ensemble.note, ensemble.engine.function_states
+            performers=Performers(
+                member,
+                lambda states: self._worker(spec, load, loop, ensemble.note, states),
+                worker=None if prepared is None else prepared.worker,
+                adviser=lambda: parts("advisers")[0].processes(
+                    spec, loop, log=self._log_of(spec), **where
+                ),
+                fleet=fleet,
             ),
+            loop=loop,
             log_error=self._error,
             changed=self._changed,
             ahead=put_down,
             recorder=recorder,
             replayed=replayed,
             marker=self._marks.of(spec.name, load["run"]),
-            worker=None if prepared is None else prepared.worker,
-            adviser=lambda: parts("advisers")[0].processes(
-                spec, loop, log=self._log_of(spec), **where
-            ),
             stirred=self._stirred,
-            fleet=fleet,
         )
         if prepared is not None:
             prepared.ensemble = ensemble

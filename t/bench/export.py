@@ -74,6 +74,7 @@ def store(stage: Stage, rows: int) -> None:
     from flux_ensemble.runtime.durability.batches import identity
     from flux_ensemble.runtime.durability.wal import WriteAheadLog
     from flux_ensemble.runtime.ensemble import Ensemble
+    from flux_ensemble.runtime.ports import Performers
     from flux_ensemble.service.store.kvs import KvsStores
 
     faults: list[BaseException | str] = []
@@ -92,16 +93,15 @@ def store(stage: Stage, rows: int) -> None:
         wals.append(WriteAheadLog(kept, loop, ensemble, faults.append, queue, identity=whose))
         return wals[0]
 
-    def no_worker(_: Ensemble) -> Any:
+    def no_worker(_: object) -> Any:
         raise AssertionError("there are no custom functions")
 
     ensemble = Ensemble(
         spec,
         run=1,
         cwd=where["cwd"],
-        member=FluxMember(queue, EnsembleRun(spec, 1, **where)),
+        performers=Performers(FluxMember(queue, EnsembleRun(spec, 1, **where)), no_worker),
         loop=loop,
-        custom=no_worker,
         log_error=faults.append,
         changed=lambda _: None,
         ahead=put_down,

@@ -65,7 +65,7 @@ from flux_ensemble.runtime.custom.output import PrintedOutput
 from flux_ensemble.runtime.custom.worker import Worker, WorkerResult
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.runtime.ports import Adviser, Fleet, Handle
+from flux_ensemble.runtime.ports import Adviser, Fleet, Handle, Performers
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.runtime.rerun import Choice
 
@@ -335,15 +335,17 @@ class LocalRun:
             self._spec,
             run=int(time.time() * 1e6) if home is None else home.run,
             cwd=cwd,
-            member=self._queue.member,
+            performers=Performers(
+                self._queue.member,
+                lambda states: self._functions.worker(states),
+                adviser=self._start_adviser,
+                fleet=None if home is None else home.fleet,
+            ),
             loop=self._loop,
-            custom=lambda ensemble: self._functions.worker(ensemble.engine.function_states),
             log_error=self._listener.note,
             changed=lambda _: self._changed(),
             ahead=lambda _: self._events,
             recorder=recorder,
-            adviser=self._start_adviser,
-            fleet=None if home is None else home.fleet,
         )
         if home is not None:
             home.belongs(ensemble, self._events.barrier)

@@ -44,7 +44,7 @@ from flux_ensemble.queues.simulation.uniforms import Uniforms
 from flux_ensemble.queues.virtual.cluster import Capacity, VirtualCluster
 from flux_ensemble.queues.virtual.shapes import Shapes
 from flux_ensemble.runtime.driver import Driver
-from flux_ensemble.runtime.ports import Queue, Tap
+from flux_ensemble.runtime.ports import Performers, Queue, Tap
 from flux_ensemble.texts import listed
 from flux_ensemble.words import counted, in_words
 
@@ -253,13 +253,15 @@ class Simulation:
         self._calls: Counter[str] = Counter()
         self._driver = Driver(
             self._engine,
-            member,
+            Performers(
+                member,
+                lambda _: Caller(spec.packaged, self._calls),
+                adviser=lambda: parts("simulation")[0].adviser(spec, seed),
+                fleet=fleet,
+            ),
             self._loop,
-            lambda: Caller(spec.packaged, self._calls),
             self,
             tap,
-            adviser=lambda: parts("simulation")[0].adviser(spec, seed),
-            fleet=fleet,
         )
         self._ended = False
         self._error: BaseException | None = None

@@ -41,7 +41,7 @@ from flux_ensemble.runtime.durability.batches import Batch, identity
 from flux_ensemble.runtime.durability.replay import Replayed
 from flux_ensemble.runtime.durability.wal import WriteAheadLog
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.runtime.ports import Done
+from flux_ensemble.runtime.ports import Done, Performers
 from flux_ensemble.service.marks import Marks
 from flux_ensemble.service.needs import Needs
 from flux_ensemble.service.recovery.recovery import Recovery
@@ -722,15 +722,17 @@ class Service:
             spec,
             run=load["run"],
             cwd="/",
-            member=Member(self.queue, EnsembleRun(spec, load["run"], {}, "/")),  # type: ignore[arg-type]
+            performers=Performers(
+                Member(self.queue, EnsembleRun(spec, load["run"], {}, "/")),  # type: ignore[arg-type]
+                lambda _: Caller(self),
+                adviser=lambda: Adviser(self, spec),
+            ),
             loop=self.loop,
-            custom=lambda _: Caller(self),
             log_error=self.errors.append,
             changed=self._changed,
             ahead=put_down,
             replayed=replayed,
             stirred=lambda ensemble: self.needs.stirred(ensemble),
-            adviser=lambda: Adviser(self, spec),
         )
 
     def _changed(self, ensemble: Ensemble) -> None:

@@ -21,7 +21,7 @@ from flux_ensemble.engine.events import (
     Started,
 )
 from flux_ensemble.runtime.driver import Driver
-from flux_ensemble.runtime.ports import Done, Tap
+from flux_ensemble.runtime.ports import Done, Performers, Tap
 
 
 class Faulty:
@@ -38,9 +38,10 @@ class Bench:
         self.engine = Engine(load_mapping(document(**given)))
         self.loop, self.member, self.host = FakeLoop(), FakeMember(), FakeHost()
         self.callers: list[FakeCaller] = []
-        self.driver = Driver(self.engine, self.member, self.loop, self._caller, self.host, tap)
+        performers = Performers(self.member, self._caller)
+        self.driver = Driver(self.engine, performers, self.loop, self.host, tap)
 
-    def _caller(self) -> FakeCaller:
+    def _caller(self, _: object) -> FakeCaller:
         self.callers.append(FakeCaller())
         return self.callers[-1]
 

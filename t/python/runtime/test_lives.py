@@ -26,7 +26,7 @@ from flux_ensemble.runtime.driver import Driver
 from flux_ensemble.runtime.durability.chunks import beside
 from flux_ensemble.runtime.durability.replay import Facts, replay
 from flux_ensemble.runtime.durability.wal import WriteAheadLog
-from flux_ensemble.runtime.ports import Done
+from flux_ensemble.runtime.ports import Done, Performers
 
 IDENTITY = "'lives', run 1"
 
@@ -71,13 +71,11 @@ class Run:
         self.asked = 0
         driver = Driver(
             self.engine,
-            self.member,
+            Performers(self.member, lambda _: FakeCaller(), fleet=Pool()),
             loop,
-            FakeCaller,
             self.host,
             lambda event, commands: self.tapped.append((event, len(commands))),
             self.wal,
-            fleet=Pool(),
         )
         driver.post(Started(1000.0))
         for ordinal in (1, 2):

@@ -18,7 +18,7 @@ from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.runtime.durability.wal import WriteAheadLog
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.runtime.ports import Done
+from flux_ensemble.runtime.ports import Done, Performers
 
 
 class Queue(FakeMember):
@@ -55,9 +55,8 @@ class Bench:
             load_mapping(document(rules=[on_start("a", count=2)], finish="never")),
             run=1,
             cwd="/w",
-            member=self.queue,
+            performers=Performers(self.queue, lambda _: FakeCaller()),
             loop=self.loop,
-            custom=lambda ensemble: FakeCaller(),
             log_error=lambda text: None,
             changed=lambda ensemble: None,
             ahead=lambda ensemble: WriteAheadLog(

@@ -18,7 +18,7 @@ from flux_ensemble.engine.events import Absent, CommandFailed, Tag
 from flux_ensemble.runtime.durability.replay import KEPT_ERRORS, Replayed
 from flux_ensemble.runtime.durability.wal import WriteAheadLog
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.runtime.ports import Done
+from flux_ensemble.runtime.ports import Done, Performers
 from flux_ensemble.service.registry import KEPT_ENDED, Ensembles
 from flux_ensemble.service.tracker import Tracker, job_name
 
@@ -68,9 +68,8 @@ class Bench:
             load_mapping(document(name=name, **given)),
             run=run,
             cwd="/w",
-            member=member,
+            performers=Performers(member, lambda _: FakeCaller()),
             loop=self.loop,
-            custom=lambda ensemble: FakeCaller(),
             log_error=self.log.append,
             changed=self.changes.append,
             ahead=lambda ensemble: WriteAheadLog(

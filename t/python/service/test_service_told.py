@@ -28,6 +28,7 @@ from flux_ensemble.runtime.driver import Driver
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.eventlog import Log
 from flux_ensemble.runtime.intake import wanted
+from flux_ensemble.runtime.ports import Performers
 from flux_ensemble.service.marks import describe
 from flux_ensemble.service.tracker import Tracker
 
@@ -170,10 +171,15 @@ def test_a_job_that_nobody_has_sent_is_a_violation() -> None:
     assert taker.violations == [several, single]
 
 
+def driver_of(taker: Taker) -> Driver:
+    performers = Performers(taker.member, lambda _: FakeCaller())
+    return Driver(taker.engine, performers, FakeLoop(), FakeHost())
+
+
 def test_a_job_that_comes_twice_at_once_is_a_violation_the_second_time() -> None:
     taker = Taker()
     lives = [JobEvents(5.0, make(1, id), [*BEGIN, *END], taker.tag) for id in (7, 8)]
-    driver = Driver(taker.engine, taker.member, FakeLoop(), FakeCaller, FakeHost())
+    driver = driver_of(taker)
     driver.post_several(lives, partial(wanted, taker))
     assert taker.engine.stats.counts["sim"]["finished"] == 1
     assert taker.violations == lives[1:]
@@ -184,7 +190,7 @@ def test_of_jobs_that_did_the_same_one_that_nobody_has_sent_is_a_violation() -> 
     group, rule, firing, first = taker.tag
     times, of, submit = [[TICKS, TICKS]] * 5, [group, rule, firing], {"userid": OWNER}
     both = JobsAlike(6.0, 1, LIFE, [7, 1], times, of, [first, 5], submit)
-    driver = Driver(taker.engine, taker.member, FakeLoop(), FakeCaller, FakeHost())
+    driver = driver_of(taker)
     driver.post_several([both], partial(wanted, taker))
     assert taker.engine.stats.counts["sim"]["finished"] == 1
     assert taker.violations == list(both.each())[1:]
