@@ -141,6 +141,12 @@ test_expect_success 'the last jobs are sent alone, with how many there are' '
 	    raise AssertionError("taken")
 	except OSError as error:
 	    assert "last: expected without group" in str(error), error
+	try:
+	    stream = client.send("jobs", {"name": "idle", "interrupted": True}, stream=True)
+	    stream.get()
+	    raise AssertionError("taken")
+	except OSError as error:
+	    assert "interrupted: expected with last" in str(error), error
 	EOF
 	python3 last.py
 '

@@ -11,6 +11,29 @@ points() {
 	flux ensemble jobs "$1" --group case -n -o "{params.x} {outcome}" | sort | tr "\n" " "
 }
 
+# A page of the last jobs has what reading all has, and nothing else was read for it.
+page_is_right() {
+	python3 - "$1" <<-EOF
+	import sys
+
+	from flux_ensemble.client import Client
+
+	(name,), client = sys.argv[1:], Client()
+	for interrupted in (False, True):
+	    every = client.jobs(name, interrupted=interrupted)
+	    expected = [job["id"] for job in every]
+	    for last in (1, 3, 100):
+	        page = client.jobs(name, interrupted=interrupted, last=last)
+	        found = [job["id"] for job in page]
+	        assert found == expected[-last:], (found, expected)
+	        assert (page.total, page.left_out) == (len(expected), every.left_out), vars(page)
+	    rows = client.send("jobs", {"name": name, "last": 1, "interrupted": interrupted}, stream=True)
+	    while "total" not in (answer := rows.get()):
+	        rows.reset()
+	    assert answer["total"] == len(expected), answer
+	EOF
+}
+
 test_expect_success 'the service begins in a process of its own' '
 	cat >cases.yaml <<-EOD &&
 	jobs:
@@ -47,7 +70,9 @@ test_expect_success 'rerun --dry-run says what it would be, and changes nothing'
 
 test_expect_success 'an ensemble that has ended goes on, and is followed to its end' '
 	touch table &&
+	page_is_right cases &&
 	flux ensemble rerun cases >out &&
+	page_is_right cases &&
 	head -1 out | grep "^cases: 2 jobs run again (2 failed)$" &&
 	grep "2 jobs run again: going on after the end (completed)" out &&
 	grep "submit sum" out &&
@@ -105,13 +130,16 @@ test_expect_success 'the service is killed while jobs run again, and each counts
 	flux ensemble rerun --detach killed &&
 	wait_until test -e began-2 &&
 	is 0/2 "$(status_of killed groups.case.failed)/$(status_of killed groups.case.attempts)" &&
+	page_is_right killed &&
 	kill_service &&
 	is running "$(status_of killed state)" &&
+	page_is_right killed &&
 	is 0/2 "$(status_of killed groups.case.failed)/$(status_of killed groups.case.attempts)" &&
 	flux ensemble metrics killed --json >metrics && grep "\"failed\": 4" metrics &&
 	rm gate &&
 	flux ensemble wait killed &&
 	is "1 success 2 success 3 success 4 success " "$(points killed)" &&
+	page_is_right killed &&
 	is 4 "$(status_of killed groups.case.finished)"
 '
 
@@ -151,6 +179,7 @@ test_expect_success 'members are instances, and the rerun does not wait for the 
 	kill_service && is running "$(status_of pools state)" && touch table && rm gate &&
 	flux ensemble wait pools &&
 	is "1 success 2 success 3 success 4 success " "$(points pools)" &&
+	page_is_right pools &&
 	is 4 "$(status_of pools groups.case.finished)" &&
 	wait_quiet &&
 	is "" "$(flux jobs -n -o "{name}")"

@@ -289,17 +289,19 @@ class Jobs(JobTable):
                 if "next" in answer:
                     after, self.dropped = answer["next"], answer["dropped"]
 
-    def _requested_page(self, last: int) -> tuple[Sequence[JobRow], int] | None:
+    def _requested_page(self, last: int) -> tuple[Sequence[JobRow], int, int] | None:
         chosen = any(self._payload[key] for key in ("filter", "group", "outcome"))
         if chosen or last > PAGE:
             return None
         rows: list[JobRow] = []
-        total = None
-        for answer in self._answers({"last": last}):
+        total, left_out = None, 0
+        asked = {"last": last, "interrupted": True} if self._interrupted else {"last": last}
+        for answer in self._answers(asked):
             rows += answer["jobs"]
             if "total" in answer:
                 total, self.dropped = answer["total"], answer["dropped"]
-        return None if total is None else (rows[-last:], total)
+                left_out = answer.get("left_out", 0)
+        return None if total is None else (rows[-last:], total, left_out)
 
     def _answers(self, more: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Send a request, and yield the responses to it."""

@@ -55,6 +55,55 @@ def left_out(number: int, way: str) -> str:
     return f"{attempts} are left out, which later ones replace; {way} shows them"
 
 
+class Attempts:
+    """The attempts whose jobs run again, among the rows of an ensemble's jobs in their order.
+
+    Attributes:
+        held: those of which no later one has come, by the firing that was to run the job again.
+        left_out: the number of those that are left out.
+
+    >>> attempts = Attempts()
+    >>> lost = {"id": 1, "rule": "rule-0", "firing": 0, "outcome": "interrupted"}
+    >>> attempts.take({**lost, "replaced": "retry:0"}), [*attempts.held]
+    (False, ['retry:0'])
+    >>> attempts.take({"id": 2, "rule": "retry", "firing": 0, "outcome": "success"})
+    True
+    >>> list(attempts.last(stopped=False)), attempts.left_out
+    ([], 1)
+    """
+
+    def __init__(self) -> None:
+        self.held: dict[str, list[JobRow]] = {}
+        self.left_out = 0
+
+    def take(self, row: JobRow) -> bool:
+        """Take the next row; return whether it is in a list of jobs here."""
+        if self.held:
+            self.leave_out(row)
+        if "replaced" in row:
+            self.held.setdefault(row["replaced"], []).append(row)
+            return False
+        return True
+
+    def leave_out(self, row: JobRow) -> None:
+        """Leave out the attempts after which the job of a row ran again."""
+        if "rule" in row:
+            self.left_out += len(self.held.pop(f"{row['rule']}:{row['firing']}", ()))
+
+    def last(self, *, stopped: bool) -> Iterator[JobRow]:
+        """Yield the attempts that come last in the list, since no later one has come.
+
+        Args:
+            stopped: the jobs that were active are not among the rows, and still run again later.
+        """
+        for *earlier, row in self.held.values():
+            # Guests are not told which attempt came after.
+            is_last = "rule" in row and not (stopped and row["outcome"] != "interrupted")
+            self.left_out += len(earlier) + (not is_last)
+            if is_last:
+                yield row
+
+
 class JobTable:
     """Jobs of an ensemble: mappings to iterate over, or a table with a column for each field.
 
@@ -66,7 +115,8 @@ class JobTable:
         interrupted: include the attempts that were interrupted and whose jobs ran again. Without
             it, attempts that were to run again, and did not, come last.
         last: only so many of the last jobs; None for all.
-        page: returns the last jobs, and the number of all; None if only who reads all knows them.
+        page: returns the last jobs, the number of all, and that of the attempts that are left out;
+            None if only who reads all knows them.
         stopped: returns whether the jobs that were active are not among the rows, and still run
             again later.
 
@@ -90,7 +140,7 @@ class JobTable:
         *,
         interrupted: bool = True,
         last: int | None = None,
-        page: Callable[[int], tuple[Iterable[JobRow], int] | None] | None = None,
+        page: Callable[[int], tuple[Iterable[JobRow], int, int] | None] | None = None,
         stopped: Callable[[], bool] | None = None,
     ) -> None:
         if last is not None and last < 1:
@@ -146,7 +196,7 @@ class JobTable:
         self.left_out = self.total = 0
         page = None if self._last is None else self._page(self._last)
         if page is not None:
-            rows, self.total = page
+            rows, self.total, self.left_out = page
             yield from rows
             return
         kept: deque[JobRow] | None = None if self._last is None else deque(maxlen=self._last)
@@ -162,31 +212,17 @@ class JobTable:
         if self._interrupted:
             yield from self._rows()
             return
-        #: Earlier attempts, by the firing that was to run the job again.
-        held: dict[str, list[JobRow]] = {}
+        attempts = Attempts()
         for row in self._rows():
-            if held:
-                self._leave_out(held, row)
-            if "replaced" in row:
-                held.setdefault(row["replaced"], []).append(row)
-            else:
+            if attempts.take(row):
                 yield row
-        if held and self._more is not None:
+        if attempts.held and self._more is not None:
             # The choice may leave out the attempts that came after.
             for row in self._more():
-                self._leave_out(held, row)
-        stopped = bool(held) and self._stopped()
-        for *earlier, row in held.values():
-            # Guests are not told which attempt came after.
-            is_last = "rule" in row and not (stopped and row["outcome"] != "interrupted")
-            self.left_out += len(earlier) + (not is_last)
-            if is_last:
-                yield row
-
-    def _leave_out(self, held: dict[str, list[JobRow]], row: JobRow) -> None:
-        """Leave out the attempts after which the job of a row ran again."""
-        if "rule" in row:
-            self.left_out += len(held.pop(f"{row['rule']}:{row['firing']}", ()))
+                attempts.leave_out(row)
+        stopped = bool(attempts.held) and self._stopped()
+        yield from attempts.last(stopped=stopped)
+        self.left_out = attempts.left_out
 
     def __repr__(self) -> str:
         lines, number = list[str](), 0

@@ -137,6 +137,11 @@ class Core:
         """The number of interrupted attempts, in all groups."""
         return sum(counts[INTERRUPTED] for counts in self.stats.counts.values())
 
+    @property
+    def ran_again(self) -> bool:
+        """True if an attempt was interrupted, or a user has had a job run again."""
+        return bool(self.rerun or self.interrupted)
+
     def metrics(self, t: float) -> dict[str, Any]:
         """Return all metrics at time `t`, nested as in `Metrics.snapshot`."""
         return self.stats.snapshot(lambda group, gauge: self.workload.ages(group, gauge, t))
@@ -473,7 +478,14 @@ class Core:
             if feature.reopened is not None:
                 feature.reopened()
 
-    def replace(self, group: str, attempt: tuple[str, int, int], outcome: str, retry: int) -> None:
+    def replace(
+        self,
+        group: str,
+        attempt: tuple[str, int, int],
+        outcome: str,
+        retry: int,
+        row: tuple[int, int | None] | None,
+    ) -> None:
         """Note that a user has a job run again.
 
         Args:
@@ -481,7 +493,13 @@ class Core:
             attempt: one of the job that is over, as in `rerun`.
             outcome: of the attempt.
             retry: the number of the retry that runs the job again.
+            row: where the attempt is in the record, and its `ActiveJob.replaced`; None if unknown.
         """
+        if row is None:
+            self.records.attempts.known = False
+        else:
+            position, before = row
+            self.records.attempts.rerun(position, self.rerun.get(attempt, before), retry)
         if attempt not in self.rerun and outcome != INTERRUPTED:
             counts = self.replaced.setdefault(group, {})
             counts[outcome] = counts.get(outcome, 0) + 1

@@ -11,6 +11,7 @@ from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.jobspec import NO_FILE
 from flux_ensemble.document.model import RETRY_RULE, Spec
 from flux_ensemble.engine.absences import Absences
+from flux_ensemble.engine.attempts import replaced_by
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.intervals import ids
 from flux_ensemble.engine.job_keys import MAX_ID, named, split
@@ -278,10 +279,7 @@ class Describer:
         values["attempt"] = firing.attempt
         if firing.work is not None:
             values["copy_of"] = firing.work
-        replaced = job.replaced
-        if self._rerun:
-            # A retry that was dropped before it was sent does not come any more.
-            replaced = self._rerun.get((firing.rule, firing.number, job.index), replaced)
+        replaced = replaced_by(job, self._rerun)
         if replaced is not None:
             values["replaced"] = f"{RETRY_RULE}:{replaced}"
         if firing.trial is not None:

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
+from flux_ensemble.engine.attempts import Attempts
 from flux_ensemble.engine.compact import columns, unusual
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.jobs import RECORDED, ActiveJob, Phase
@@ -47,6 +48,7 @@ class Records:
         limit: the most jobs that are recorded in all; 0 if there is no record.
 
     Attributes:
+        attempts: those of the recorded jobs that run again.
         total: the number of jobs that were recorded.
         dropped: the number of jobs that were not recorded, because of the limit.
     """
@@ -54,6 +56,7 @@ class Records:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._jobs: list[ActiveJob] | None = None
+        self.attempts = Attempts()
         self.total = 0
         self.dropped = 0
 
@@ -72,6 +75,7 @@ class Records:
         if self.total >= self._limit:
             self.dropped += bool(self._limit)
             return self.dropped != 1
+        self.attempts.recorded(job, self.total)
         self.total += 1
         if self._jobs is not None:
             self._jobs.append(job)

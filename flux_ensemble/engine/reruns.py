@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 from flux_ensemble import eventlog
@@ -45,7 +46,10 @@ class Reruns:
                 `overrides` of a `Firing`; and `jobs`, the last attempts of jobs of it: [index, key,
                 outcome, whether it is one of `Core.failed`, whether it gave up, retry, *others].
                 The retry is the one that was to run it again, and was dropped; None without one.
-                The others are the [rule, firing, outcome] of each other attempt of the job.
+                The others are the [rule, firing, outcome] of each other attempt of the job. In
+                requests of earlier versions there is no `rows`, which has for each of the jobs the
+                [position in the record, `ActiveJob.replaced`] of these attempts, the last one
+                first.
             unsent: run the jobs of `Core.unsent`, too.
 
         Returns:
@@ -54,9 +58,9 @@ class Reruns:
         """
         core = self._core
         chosen = [
-            (_firing(one), job)
+            (_firing(one), job, rows)
             for one in firings
-            for job in one["jobs"]
+            for job, rows in zip(one["jobs"], one.get("rows") or repeat(None), strict=False)
             if core.rerun.get((one["rule"], one["firing"], job[0])) == job[5]
         ]
         rests = core.left() if unsent else []
@@ -69,16 +73,17 @@ class Reruns:
         if t_end is None:
             core.record(entry())
         else:
-            groups = {firing.group for firing in (*(firing for firing, _ in chosen), *rests)}
+            groups = {firing.group for firing in (*(firing for firing, *_ in chosen), *rests)}
             self.reopen(groups, entry)
-        for firing, (index, key, outcome, failed, gave_up, _, *others) in chosen:
+        for firing, (index, key, outcome, failed, gave_up, _, *others), rows in chosen:
             self._uncount(firing.group, key, failed=failed, gave_up=gave_up)
             overrides = {
                 name: value for name, value in (firing.overrides or {}).items() if name != ATTEMPT
             }
             number = self._sending.retry(firing, index, overrides or None, 0.0, 0, (), rerun=True)
-            for rule, of, ended in ((firing.rule, firing.number, outcome), *others):
-                core.replace(firing.group, (rule, of, index), ended, number)
+            attempts = ((firing.rule, firing.number, outcome), *others)
+            for (rule, of, ended), row in zip(attempts, rows or repeat(None), strict=False):
+                core.replace(firing.group, (rule, of, index), ended, number, row)
         for rest in rests:
             core.unsent.close(rest.rule, rest.number)
             core.workload.put_back(rest)

@@ -58,6 +58,8 @@ def dump(engine: Engine) -> dict[str, Any]:
         "streams": engine.stats.sizes(),
         "records": engine.records.dump(),
     }
+    if engine.ran_again:
+        state["attempts"] = engine.records.attempts.dump()
     if engine.observer.values.crowded:
         state["crowded"] = sorted(engine.observer.values.crowded)
     if bests := engine.stats.bests.dump():
@@ -177,6 +179,8 @@ def _restored(spec: Spec, state: Any) -> Engine:
         if feature.load is not None:
             feature.load(state.get(feature.name))
     engine.records.load(state.get("records", (0, 0)))
+    # Earlier versions did not keep them.
+    engine.records.attempts.load(state.get("attempts", [] if engine.ran_again else None))
     engine.pending_table.load(state["actions"], firings)
     engine.scaling.load(state["scaling"])
     if engine.members is not None:

@@ -12,7 +12,7 @@ import errno
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from flux_ensemble.document.model import RETRY_RULE
 from flux_ensemble.encoding import dumps
@@ -32,8 +32,19 @@ _FAILED = ("failed", "timeout")
 #: The firing that first submitted a job, as text, and its index.
 _Work = tuple[str, int]
 
-#: The firing of an attempt, and its outcome.
-_Attempt = tuple[Firing, str]
+
+class _Attempt(NamedTuple):
+    """An attempt, with its position in the record and its `ActiveJob.replaced`."""
+
+    firing: Firing
+    outcome: str
+    position: int
+    replaced: int | None
+
+    @classmethod
+    def of(cls, job: ActiveJob, position: int) -> _Attempt:
+        assert job.firing is not None
+        return cls(job.firing, job.outcome or "", position, job.replaced)
 
 
 class Choice:
@@ -73,7 +84,8 @@ class Choice:
         self._matches = _matches(filter, failed=failed)
         self.unsent = filter is None and not failed
         self._position = 0
-        self._chosen: dict[_Work, ActiveJob] = {}
+        #: The last attempts of the jobs that run, and their positions in the record.
+        self._chosen: dict[_Work, tuple[ActiveJob, int]] = {}
         #: All attempts of jobs with copies, which a second look finds.
         self._copied: dict[_Work, list[_Attempt]] = {}
         #: The attempt before, by the number of the retry that ran it again.
@@ -102,7 +114,7 @@ class Choice:
             jobs = records.jobs(self._position)[:left]
             for job in jobs:
                 self._take(job, now)
-            self._position += len(jobs)
+                self._position += 1
             left -= len(jobs)
             if not jobs:
                 self._position = 0
@@ -124,9 +136,9 @@ class Choice:
         if firing.rule == RETRY_RULE:
             self._retries.add(firing.number)
         if (later := job.followed if job.replaced is None else job.replaced) is not None:
-            self._before[later] = firing, job.outcome or ""
+            self._before[later] = _Attempt.of(job, self._position)
         if self._matches(job, lambda: self._describer.describe(job, now)):
-            self._chosen[_work(firing, job.index)] = job
+            self._chosen[_work(firing, job.index)] = job, self._position
 
     def _settle(self, job: ActiveJob, now: float) -> None:
         """Drop a job with copies if another attempt of it has succeeded, or ran again."""
@@ -134,10 +146,10 @@ class Choice:
         assert firing is not None
         work = _work(firing, job.index)
         if work in self._copied:
-            self._copied[work].append((firing, job.outcome or ""))
+            self._copied[work].append(_Attempt.of(job, self._position))
             chosen = self._chosen.get(work)
             done = job.outcome == "success" or self._later(job) in self._retries
-            if done and chosen is not None and chosen.id != job.id:
+            if done and chosen is not None and chosen[0].id != job.id:
                 del self._chosen[work]
 
     def _leave_last(self) -> None:
@@ -149,7 +161,7 @@ class Choice:
             if firing.rule == RETRY_RULE and (firing.waiting or firing.unseen or firing.live)
         }
         retries |= self._retries
-        for work, job in list(self._chosen.items()):
+        for work, (job, _) in list(self._chosen.items()):
             assert job.firing is not None
             followed = self._later(job) in retries
             if followed or job.firing.trial is not None:
@@ -170,7 +182,7 @@ class Choice:
     def firings(self) -> list[dict[str, Any]]:
         """Return the jobs in the form of `engine.reruns`."""
         by_firing: dict[tuple[str, int], dict[str, Any]] = {}
-        for work, job in sorted(self._chosen.items()):
+        for work, (job, position) in sorted(self._chosen.items()):
             firing = job.firing
             assert firing is not None
             key = firing.rule, firing.number
@@ -179,29 +191,32 @@ class Choice:
                 for name in ("each", "params", "overrides"):
                     if getattr(firing, name) is not None:
                         value[name] = getattr(firing, name)
-                by_firing[key] = {**value, "jobs": []}
+                by_firing[key] = {**value, "jobs": [], "rows": []}
             failed = job.outcome in _FAILED and self._later(job) is None
             counted = int(failed), int(job.gave_up)
-            others = [[one.rule, one.number, how] for one, how in self._others(firing, work)]
+            others = list(self._others(firing, work))
+            names = [[one.firing.rule, one.firing.number, one.outcome] for one in others]
             by_firing[key]["jobs"].append(
-                [job.index, job.id, job.outcome, *counted, self._rerun(job), *others]
+                [job.index, job.id, job.outcome, *counted, self._rerun(job), *names]
             )
+            attempts = (_Attempt.of(job, position), *others)
+            by_firing[key]["rows"].append([[one.position, one.replaced] for one in attempts])
         # As the log will have it, from which it is read again.
         plain: list[dict[str, Any]] = json.loads(dumps(list(by_firing.values())))
         return plain
 
     def _others(self, firing: Firing, work: _Work) -> Iterator[_Attempt]:
         """Yield the other attempts of a job: earlier ones, and copies."""
-        for one, outcome in self._copied.get(work, ()):
-            if (one.rule, one.number) != (firing.rule, firing.number):
-                yield one, outcome
+        for one in self._copied.get(work, ()):
+            if (one.firing.rule, one.firing.number) != (firing.rule, firing.number):
+                yield one
         while firing.rule == RETRY_RULE and (before := self._before.get(firing.number)):
             yield before
-            firing, _ = before
+            firing = before.firing
 
     def report(self) -> dict[str, Any]:
         """Return how many jobs there are, by their outcomes, and what was left out, as JSON."""
-        outcomes = Counter(job.outcome or "" for job in self._chosen.values())
+        outcomes = Counter(job.outcome or "" for job, _ in self._chosen.values())
         unsent = sum(rest.waiting for rest in self._engine.left()) if self.unsent else 0
         report: dict[str, Any] = {"jobs": len(self._chosen) + unsent, "outcomes": dict(outcomes)}
         if unsent:

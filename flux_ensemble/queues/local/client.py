@@ -9,14 +9,14 @@ from __future__ import annotations
 import builtins
 import errno
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.client.requests import EnsembleRequests
-from flux_ensemble.client.tables import JobTable, wants_interrupted
+from flux_ensemble.client.tables import Attempts, JobTable, wants_interrupted
 from flux_ensemble.client.troubles import failed_jobs
 from flux_ensemble.queues.local.kinds import QueueName
 from flux_ensemble.queues.local.root import StateError, UnreadableError, advised
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 #: Seconds between two reads of the files.
 LOOK_SECONDS = 0.1
+
+
+#: The member of a job, if there are any, and its id there.
+_Key = tuple[str | None, int]
 
 
 class LocalStateError(EnsembleError):
@@ -119,23 +123,34 @@ class LocalClient(EnsembleRequests):
             lambda: self._jobs(name, None, group, None) if filter or outcome else (),
             interrupted=all_attempts,
             last=last,
-            page=lambda most: None if chosen else self._last_jobs(name, most),
+            page=lambda most: None if chosen else self._last_jobs(name, most, every=all_attempts),
             stopped=lambda: self.states.is_interrupted(self._status(name)),
         )
 
-    def _last_jobs(self, name: str, most: int) -> tuple[builtins.list[Any], int] | None:
-        """Return the last of all jobs, and their number: see `States.last_jobs`."""
+    def _last_jobs(
+        self, name: str, most: int, *, every: bool
+    ) -> tuple[builtins.list[Any], int, int] | None:
+        """Return the last jobs, their number, and that of the attempts that are left out.
+
+        None if there is no file of those that ended. `every`: leave no attempt out.
+        """
+        attempts = None if every else Attempts()
         with _sentences():
-            active = {job["id"]: job for job in self._active(name)}
-            if any("replaced" in job for job in active.values()):
-                return None
-            page = self.states.last_jobs(name, most)
+            size = self.states.ended_size(name)
+            active = self._active(name)
+            page = self.states.last_jobs(name, most, attempts, size)
             if page is None:
                 return None
-            rows, total = page
-            for row in rows:
-                active.pop(row["id"], None)
-            return [*rows, *active.values()][-most:], total + len(active)
+            rows, total, meanwhile = page
+            for row in meanwhile:
+                active.pop(_key(row), None)
+            others = list(active.values())
+            if attempts is not None:
+                others = [row for row in others if attempts.take(row)]
+                stopped = bool(attempts.held) and self.states.is_interrupted(self._status(name))
+                others += attempts.last(stopped=stopped)
+            left_out = 0 if attempts is None else attempts.left_out
+            return [*rows, *others][-most:], total + len(others), left_out
 
     def _jobs(
         self, name: str, filter: str | None, group: str | None, outcome: str | None
@@ -155,9 +170,9 @@ class LocalClient(EnsembleRequests):
         if group is not None and group not in (groups := self._status(name)["groups"]):
             raise EnsembleError(errno.ENOENT, no_group(group, groups))
         with _sentences():
-            active = {job["id"]: job for job in self._active(name)}
+            active = self._active(name)
             for job in self.states.jobs(name):
-                active.pop(job["id"], None)
+                active.pop(_key(job), None)
                 if chosen(job):
                     yield job
             for job in active.values():
@@ -234,19 +249,19 @@ class LocalClient(EnsembleRequests):
         with _sentences():
             return ask(self.states, payload.pop("name"), op, payload)
 
-    def _active(self, name: str) -> builtins.list[Any]:
+    def _active(self, name: str) -> dict[_Key, Any]:
         """Return the jobs that the run has; none if the run cannot be reached."""
         from flux_ensemble.engine.errors import RequestError
         from flux_ensemble.engine.lifecycle import FINAL_STATES
         from flux_ensemble.queues.local.contact import ask
 
         if self.states.status(name)["state"] in FINAL_STATES:
-            return []
+            return {}
         try:
-            jobs: builtins.list[Any] = ask(self.states, name, "jobs", {})["jobs"]
+            jobs = ask(self.states, name, "jobs", {})["jobs"]
         except RequestError:
-            return []
-        return jobs
+            return {}
+        return {_key(job): job for job in jobs}
 
     def read_on(
         self, name: str, file: str, mark: Mark | None, most: int
@@ -263,6 +278,10 @@ class LocalClient(EnsembleRequests):
     def _status(self, name: str) -> Any:
         with _sentences():
             return self.states.status(name)
+
+
+def _key(job: Mapping[str, Any]) -> _Key:
+    return job.get("member"), job["id"]
 
 
 def summary_of(status: EnsembleStatus) -> Summary:

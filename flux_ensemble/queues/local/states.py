@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from flux_ensemble.client.tables import Attempts
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.eventlog import UNWRITTEN, Finish, Start
 from flux_ensemble.queues.local import state_forms
@@ -132,6 +133,82 @@ def _again(directory: Directory, where: object) -> Continuation | None:
         return Continuation("")
 
 
+class _Ended:
+    """The jobs in a file of them, of which only some are read.
+
+    Args:
+        data: the file.
+        path: its path.
+        number: of its whole lines, a job each.
+    """
+
+    def __init__(self, data: mmap.mmap, path: Path, number: int) -> None:
+        self._data = data
+        self._path = path
+        self._number = number
+        self._end = data.rfind(b"\n") + 1
+        self._fits = state_forms.check_of(state_forms.JOB)
+
+    def give(self, attempts: Attempts) -> int:
+        """Give attempts whose jobs ran again, and those that came after, to `attempts`.
+
+        Only the lines of such attempts are read.
+
+        Returns:
+            How many of the jobs ran again.
+        """
+        # Imported here, because few runs have such attempts.
+        from flux_ensemble.document.model import RETRY_RULE
+
+        later = rb'"rule": ?"%s", ?"firing": ?(\d+)' % re.escape(RETRY_RULE).encode()
+        words = re.compile(re.escape(_REPLACED) + b"|" + later)
+        number, at = 0, self._data.find(_REPLACED, 0, self._end)
+        while 0 <= at < self._end and (found := words.search(self._data, at, self._end)):
+            begin, at, retry = found.start(), found.end(), found[1]
+            # A match keeps the file from being closed.
+            del found
+            if retry is None or f"{RETRY_RULE}:{int(retry)}" in attempts.held:
+                begin = self._data.rfind(b"\n", 0, begin) + 1
+                at = self._data.find(b"\n", begin) + 1
+                # What users have named may be called so, too: the row tells.
+                number += not attempts.take(self._row(self._data[begin:at]))
+        return number
+
+    def last(self, most: int, *, every: bool) -> list[Any]:
+        """Return the last jobs, at most so many; `every`: also those that ran again."""
+        rows: list[Any] = []
+        end, number = self._end, self._number
+        while end > 0 and len(rows) < most:
+            begin = self._data.rfind(b"\n", 0, end - 1) + 1
+            row = self._row(self._data[begin:end], number)
+            if every or "replaced" not in row:
+                rows.append(row)
+            end, number = begin, number - 1
+        return rows[::-1]
+
+    def since(self, position: int) -> list[Any]:
+        """Return all jobs of lines that end after a position."""
+        rows: list[Any] = []
+        end = self._end
+        while end > position:
+            begin = self._data.rfind(b"\n", 0, end - 1) + 1
+            rows.append(self._row(self._data[begin:end]))
+            end = begin
+        return rows
+
+    def _row(self, line: bytes, number: int | None = None) -> Any:
+        """Return the job of a line; the number of the line is looked for if it is not given."""
+        try:
+            row = state_forms.parse(line)
+        except ValueError:
+            row = None
+        if row is None or not self._fits(row):
+            if number is None:
+                number = self._data[: self._data.find(line)].count(b"\n") + 1
+            raise StateError(f"{self._path}:{number}: expected a job in JSON")
+        return row
+
+
 class States:
     """The ensembles in a state directory, for readers.
 
@@ -191,14 +268,20 @@ class States:
         with self.find(name, "status.json") as directory, contextlib.suppress(FileNotFoundError):
             yield from _lines(directory, "jobs", state_forms.JOB, "a job")
 
-    def last_jobs(self, name: str, most: int) -> tuple[list[dict[str, Any]], int] | None:
+    def last_jobs(
+        self, name: str, most: int, attempts: Attempts | None, since: int
+    ) -> tuple[list[Any], int, list[Any]] | None:
         """Return the jobs that ended last, and the number of all that ended, without reading all.
 
-        None if jobs ran again: only who reads all attempts knows which of them count.
+        And those that ended since an earlier call of `ended_size`, of all attempts. None if there
+        is no file of them.
 
         Args:
             name: the ensemble.
             most: number of jobs to return at most.
+            since: what `ended_size` returned.
+            attempts: takes the attempts whose jobs ran again, which are neither returned nor
+                counted then, and those that came after; None to return and count all attempts.
 
         Raises:
             StateError, OSError: as for `log`.
@@ -210,29 +293,26 @@ class States:
                 return None
             with stream:
                 if os.fstat(stream.fileno()).st_size == 0:
-                    return [], 0
+                    return [], 0, []
                 with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                    if data.find(_REPLACED) >= 0:
-                        return None
                     total = sum(
                         data[at : at + _CHUNK].count(b"\n") for at in range(0, len(data), _CHUNK)
                     )
-                    end = start = data.rfind(b"\n") + 1
-                    for _ in range(min(most, total)):
-                        start = data.rfind(b"\n", 0, start - 1) + 1
-                    lines = data[start:end].split(b"\n")[:-1]
-            fits = state_forms.check_of(state_forms.JOB)
-            rows = []
-            for number, line in enumerate(lines, total - len(lines) + 1):
-                try:
-                    row = state_forms.parse(line)
-                except ValueError:
-                    row = None
-                if row is None or not fits(row):
-                    path = directory.path / "jobs"
-                    raise StateError(f"{path}:{number}: expected a job in JSON")
-                rows.append(row)
-        return rows, total
+                    ended = _Ended(data, directory.path / "jobs", total)
+                    if attempts is not None:
+                        total -= ended.give(attempts)
+                    last = ended.last(most, every=attempts is None)
+                    return last, total, ended.since(since)
+
+    def ended_size(self, name: str) -> int:
+        """Return the size of the file of ended jobs.
+
+        Raises:
+            StateError, OSError: as for `log`.
+        """
+        with self.find(name, "status.json") as directory:
+            found = _stat(directory, "jobs")
+        return 0 if found is None else found.st_size
 
     def read_on(
         self, name: str, file: str, mark: Mark | None, most: int

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -72,6 +72,16 @@ class Records:
     def _append(self, chunk: str, jobs: int) -> None:
         self._chunks.append(zlib.compress(chunk.encode(), 1))
         self._ends.append(self._ends[-1] + jobs)
+
+    def before(self, position: int) -> Sequence[ActiveJob]:
+        """Return some of the jobs before a position, in the order in which they ended.
+
+        Returns:
+            The last ones before it, at least one unless the position is 0.
+        """
+        number = max(bisect_left(self._ends, position) - 1, 0)
+        begin = self._ends[number]
+        return self.jobs(begin)[: position - begin] if position else ()
 
     def jobs(self, position: int) -> Sequence[ActiveJob]:
         """Return some of the jobs from a position on, in the order in which they ended.

@@ -19,7 +19,7 @@ from flux_ensemble.metrics.job_row import GUESTS, JobRow
 from flux_ensemble.metrics.paths import no_group
 from flux_ensemble.runtime.answers import Answer
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.runtime.job_query import COUNT, JobQuery
+from flux_ensemble.runtime.job_query import COUNT, JobQuery, LastJobs
 from flux_ensemble.runtime.ports import Loop
 from flux_ensemble.runtime.rerun import Choice
 from flux_ensemble.service.registry import Ensembles
@@ -67,8 +67,7 @@ class JobRequests:
         ensemble = self._ensembles.get(payload["name"])
         keys = None if is_owner(message) else GUESTS
         search = _query(ensemble, payload, keys)
-        is_page = "last" in payload
-        answer = _Answer(self._responder, self._streams, message, ensemble, search, keys, is_page)
+        answer = _Answer(self._responder, self._streams, message, ensemble, search, keys)
         self._streams.add(answer)
 
         def begin(cause_of: Callable[[ActiveJob], Cause | None]) -> None:
@@ -78,7 +77,9 @@ class JobRequests:
         self._reports.job_waits(ensemble, begin)
 
 
-def _query(ensemble: Ensemble, payload: Payload, keys: tuple[str, ...] | None) -> JobQuery:
+def _query(
+    ensemble: Ensemble, payload: Payload, keys: tuple[str, ...] | None
+) -> JobQuery | LastJobs:
     """Return the query that a request asks for; `keys` are those of a guest."""
     what = ensemble.engine, ensemble.records, describer_of(ensemble)
     if "last" in payload:
@@ -86,7 +87,11 @@ def _query(ensemble: Ensemble, payload: Payload, keys: tuple[str, ...] | None) -
             raise RequestError(
                 errno.EINVAL, f"ensemble.jobs: last: expected without {listed(beside)}"
             )
-        return JobQuery.of_last(payload["last"], *what)
+        every = payload.get("interrupted", False)
+        return LastJobs(*what, payload["last"], every=every, guest=keys is not None)
+    if "interrupted" in payload:
+        reason = "ensemble.jobs: interrupted: expected with last; without it all attempts are sent"
+        raise RequestError(errno.EINVAL, reason)
     return JobQuery(
         *what,
         matches=_matches(payload.get("filter"), keys),
@@ -158,11 +163,9 @@ class _Answer:
         streams: Streams,
         message: Message,
         ensemble: Ensemble,
-        search: JobQuery,
+        search: JobQuery | LastJobs,
         keys: tuple[str, ...] | None,
-        is_page: bool,
     ) -> None:
-        self._is_page = is_page
         self._responder = responder
         self._streams = streams
         self.message = message
@@ -196,8 +199,9 @@ class _Answer:
             "next": self._search.next,
             "recorded": records.total,
             "dropped": records.dropped,
-            **({"total": self._search.total} if self._is_page else {}),
         }
+        if isinstance(self._search, LastJobs):
+            last |= {"total": self._search.total, "left_out": self._search.left_out}
         self._responder.respond(self.message, last)
         self.stop()
         self._responder.refuse(self.message, errno.ENODATA, "end of the jobs")

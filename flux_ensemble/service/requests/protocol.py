@@ -119,6 +119,7 @@ TOPICS: Mapping[str, Topic] = {
             "after": Field(int, "a number of jobs, 0 or more"),
             "count": Field(int, "a number of jobs, 1 or more", minimum=1),
             "last": Field(int, "a number of jobs, 1 or more", minimum=1, maximum=MOST_LAST),
+            "interrupted": _FLAG,
         },
         guest=True,
         streaming=True,

@@ -406,12 +406,19 @@ def test_jobs_come_page_by_page() -> None:
 
 
 def test_the_last_jobs_are_one_request() -> None:
-    last: dict[str, Any] = {"jobs": [], "next": None, "dropped": 2, "total": 90}
-    handle = Handle([{"jobs": [{"id": 7}]}, {"jobs": [{"id": 8}, {"id": 9}]}, last, NO_MORE])
+    last: dict[str, Any] = {"jobs": [], "next": None, "dropped": 2, "total": 90, "left_out": 3}
+    answers = [{"jobs": [{"id": 7}]}, {"jobs": [{"id": 8}, {"id": 9}]}, last, NO_MORE]
+    handle = Handle([*answers], answers)
     jobs = Client(handle).jobs("a", last=2)
     assert [job["id"] for job in jobs] == [8, 9]
-    assert (jobs.total, jobs.dropped, jobs.left_out) == (90, 2, 0)
-    assert [payload for _, payload, _ in handle.sent] == [{"name": "a", "last": 2}]
+    assert (jobs.total, jobs.dropped, jobs.left_out) == (90, 2, 3)
+    assert list(Client(handle).jobs("a", last=2, interrupted=True)) == list[Any](
+        [{"id": 8}, {"id": 9}]
+    )
+    assert [payload for _, payload, _ in handle.sent] == [
+        {"name": "a", "last": 2},
+        {"name": "a", "last": 2, "interrupted": True},
+    ]
 
 
 @pytest.mark.parametrize("chosen", [{}, {"group": "g"}])

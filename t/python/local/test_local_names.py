@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +17,10 @@ from local_queue import Run, await_pid
 
 from flux_ensemble import Ensemble, __version__
 from flux_ensemble.cli.main import run_command
+from flux_ensemble.client.tables import Attempts
 from flux_ensemble.document.keys.forms import ENSEMBLE_NAME, matches
 from flux_ensemble.engine.events import Event
+from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.local.states import States
 from flux_ensemble.run_names import can_be_named, free_name
@@ -312,18 +315,63 @@ def test_the_last_jobs_are_those_that_reading_all_finds(do: Do, tmp_path: Path) 
     states = States(tmp_path / "state")
     every = list(states.jobs("many"))
     for most in (1, 7, 25, 40):
-        assert states.last_jobs("many", most) == (every[-most:], 25)
+        assert states.last_jobs("many", most, None, states.ended_size("many")) == (
+            every[-most:],
+            25,
+            [],
+        )
     code, out, err = do("jobs", "many", "-c", "3", "-no", "{id}")
     assert (code, out.split(), err) == (0, [str(job["id"]) for job in every[-3:]], "")
     # The last line may be in the midst of being written; a damaged one is named with its number.
     jobs = tmp_path / "state" / "many" / "jobs"
     jobs.write_bytes(jobs.read_bytes() + b'{"id": 2')
-    assert states.last_jobs("many", 7) == (every[-7:], 25)
+    size = states.ended_size("many")
+    assert states.last_jobs("many", 7, None, size) == (every[-7:], 25, [])
     jobs.write_bytes(b"[]\n" + jobs.read_bytes() + b"2}\n")
     with pytest.raises(StateError, match="jobs:27: expected a job"):
-        states.last_jobs("many", 7)
-    # Where an attempt ran again, all have to be read.
-    jobs.write_text(json.dumps({**every[0], "replaced": "retry:0"}, separators=(",", ":")) + "\n")
-    assert states.last_jobs("many", 7) is None
+        states.last_jobs("many", 7, None, size)
+    # Those that ended since are told apart, whether they ran again or not.
+    again = json.dumps({**every[0], "replaced": "retry:0"}) + "\n"
+    jobs.write_text(again * 2)
+    attempts = Attempts()
+    assert states.last_jobs("many", 7, attempts, len(again)) == ([], 0, [json.loads(again)])
+    assert len(attempts.held["retry:0"]) == 2
+    jobs.write_text(again + again[:-2] + "\n")
+    with pytest.raises(StateError, match="jobs:2: expected a job"):
+        states.last_jobs("many", 7, Attempts(), size)
     jobs.write_text("")
-    assert states.last_jobs("many", 7) == ([], 0)
+    assert states.last_jobs("many", 7, Attempts(), 0) == ([], 0, [])
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_page_is_that_of_all_jobs_whatever_ran_again(
+    stopped: bool, do: Do, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert do("run", write(tmp_path / "a" / "many.yaml", "x"))[0] == 0
+    client = LocalClient(tmp_path / "state")
+    (job,) = client.jobs("many")
+    chance = random.Random(7)
+    monkeypatch.setattr(client.states, "is_interrupted", lambda status: stopped)
+    for _ in range(60):
+        retries = chance.sample(range(20), 20)
+        rows = []
+        for id in range(chance.choice([3, 12, 20])):
+            row: Any = {**job, "id": id, "params": {"replaced": f"retry:{chance.randrange(20)}"}}
+            if chance.random() < 0.5:
+                row |= {"rule": "retry", "firing": retries.pop()}
+            row["outcome"] = chance.choice(["interrupted", "failed", "success"])
+            if chance.random() < 0.4:
+                row["replaced"] = f"retry:{chance.randrange(20)}"
+            rows.append(row)
+        ended = chance.randrange(len(rows) + 1)
+        lines = "".join(json.dumps(row) + "\n" for row in rows[:ended])
+        (tmp_path / "state" / "many" / "jobs").write_text(lines)
+        active = {(None, row["id"]): row for row in rows[ended:]}
+        monkeypatch.setattr(client, "_active", lambda name, active=active: dict(active))
+        for interrupted in (False, True):
+            every = client.jobs("many", interrupted=interrupted)
+            expected = list(every)
+            for last in (1, 4, 50):
+                page = client.jobs("many", interrupted=interrupted, last=last)
+                assert list(page) == expected[-last:]
+                assert (page.total, page.left_out) == (len(expected), every.left_out)
