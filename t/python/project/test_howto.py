@@ -47,7 +47,10 @@ IN_SLURM = f"sh {ROOT / 't' / 'lib' / 'in_slurm'}"
 #: Seconds of each job of that page, and of the test: two allocations of a minute are enough then.
 STEP, SHORT_STEP = "sleep 9", "sleep 3"
 
-PAGES = {name: path for name, path in ALL_PAGES.items() if name != SLURM}
+#: The page whose commands run on a cluster: `k8s/jobset/test_jobset_tutorial.py` has its test.
+KUBERNETES = "tutorials/kubernetes"
+
+PAGES = {name: path for name, path in ALL_PAGES.items() if name not in (SLURM, KUBERNETES)}
 
 #: How a Flux instance is made for commands that need none.
 START = "flux start --test-size=4"
