@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -370,7 +371,16 @@ def _use(content: Content) -> Iterator[Markup]:
 
 
 def _quantile(values: Sequence[float], share: float) -> float | None:
-    return values[round(share * (len(values) - 1))] if values else None
+    """Return a quantile of values in order, between two of them in proportion.
+
+    >>> _quantile([1.0, 2.0, 4.0, 8.0], 0.5), _quantile([1.0, 3.0, 9.0], 1.0), _quantile([], 0.5)
+    (3.0, 9.0, None)
+    """
+    if not values:
+        return None
+    below = share * (len(values) - 1)
+    lower, upper = values[math.floor(below)], values[math.ceil(below)]
+    return lower + (upper - lower) * (below - math.floor(below))
 
 
 def _statistics(content: Content, key: str) -> Iterator[Markup]:
@@ -489,7 +499,10 @@ def _document(content: Content) -> Iterator[Markup]:
     facts = [
         *run.source.facts.items(),
         *([("Seed", str(content.seed))] if content.seed is not None else []),
-        ("SHA-256 of the log", f"{run.log.digest.text} ({run.log.digest.count:,} entries)"),
+        (
+            "SHA-256 of the log",
+            f"{run.log.digest.text} ({run.log.digest.count:,} entries of the engine)",
+        ),
     ]
     yield h("dl.facts", [[h("dt", name), h("dd", value)] for name, value in facts])
     if content.document is not None:

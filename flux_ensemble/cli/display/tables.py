@@ -69,6 +69,7 @@ GROUPS = Table(
         "timeout": "TIMEOUT",
         "interrupted": "INTERRUPTED",
         "attempts": "ATTEMPTS",
+        "tries": "ATTEMPTS",  # where some jobs had several: then outcomes are those of attempts
         "gave_up": "GAVE-UP",
         "color_success": "",
         "color_failed": "",
@@ -78,8 +79,8 @@ GROUPS = Table(
         "default": {
             "description": "jobs of each group by state and outcome",
             "format": "+:{group:<8} {waiting:>7} {pending:>7} {running:>7} {finished:>8} "
-            "{color_success}{success:>7}{color_off} {color_failed}{failed:>6}{color_off} "
-            "{canceled:>8} {timeout:>7} ?:{interrupted:>11}",
+            "?:{tries:>8} {color_success}{success:>7}{color_off} "
+            "{color_failed}{failed:>6}{color_off} {canceled:>8} {timeout:>7} ?:{interrupted:>11}",
         },
     },
     yields=("group",),
@@ -235,7 +236,8 @@ def group_rows(status: EnsembleStatus) -> list[dict[str, Any]]:
         {
             "group": group,
             **counts,
-            "attempts": counts.get("attempts", counts["finished"]),
+            "attempts": (attempts := counts.get("attempts", counts["finished"])),
+            "tries": attempts if attempts > counts["finished"] else "",
             "gave_up": counts.get("gave-up", 0),
             "interrupted": counts.get("interrupted") or "",
             "color_success": colour("good" if counts["success"] else ""),
