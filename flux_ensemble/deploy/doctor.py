@@ -479,7 +479,7 @@ def members(instance: InstanceInfo) -> Finding:
         return Finding("members", "ok", "what they run ends with their brokers")
     text = "what they run can live on for a while if their brokers are killed"
     if not instance.has_members:
-        return Finding("members", "ok", f"no ensemble has some; {text}")
+        return Finding("members", "ok", f"no ensemble has any; {text}")
     advice = 'where systemd is there, set `service = "sdexec"` in [exec] of the configuration'
     return Finding("members", "warning", text, advice)
 

@@ -180,7 +180,7 @@ def _print_service(answer: Status) -> None:
         words += (
             f", {service['mode']} (pid {service['pid']}), Python {service['python']}, "
             f"up {fsd(time.time() - service['t_start'])}, {service['events']} events, "
-            f"{service['firings']} firings"
+            f"{counted(service['firings'], 'firing')}"
         )
     if service.get("state", "ready") != "ready":
         words += f", {service['state']}"

@@ -32,7 +32,8 @@ def ending(name: str, answer: Why) -> Iterator[str]:
     elif len(rules) > 1:
         partly = [rule["id"] for rule in rules if rule.get("unmet")]
         but = f", but not for each combination: {listed(partly)}" if partly else ""
-        yield hanging(f"all {len(rules)} rules have fired{but}")
+        them = "both" if len(rules) == 2 else f"all {len(rules)}"
+        yield hanging(f"{them} rules have fired{but}")
 
 
 def reasons(answer: Why, *, ended: bool = False) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from play import Play, document, on_start, submit
 
-from flux_ensemble.cli.display.reasons import reasons
+from flux_ensemble.cli.display.reasons import ending, reasons
 from flux_ensemble.cli.display.tables import rule_row
 from flux_ensemble.client.responses import Why
 from flux_ensemble.engine.rule_reasons import why
@@ -237,3 +237,10 @@ def test_a_rule_with_three_actions_is_shown_with_three() -> None:
     assert rule_row(p.status()["rules"][0])["action"] == ", ".join(words)
     (line, *_) = reasons(cast(Why, {"t": p.t, "rules": why(p.engine, p.t, "many")}))
     assert line == "many: submit a, disable other, terminate on idle"
+
+
+@pytest.mark.parametrize(("rules", "said"), [(2, "both rules have fired"), (3, "all 3 rules have")])
+def test_after_the_end_two_rules_that_fired_are_both(rules: int, said: str) -> None:
+    fired = [{"id": f"r{number}", "fired": 1} for number in range(rules)]
+    answer: Any = {"state": "completed", "reason": "", "rules": fired}
+    assert list(ending("e", answer))[-1].startswith(said)
