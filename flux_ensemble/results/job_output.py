@@ -60,7 +60,7 @@ _STANDARD_ERROR = "its standard error in Flux"
 
 _Job = Mapping[str, Any]
 
-#: The message about a job without output.
+#: The message about a job without output, which may be elsewhere.
 NOTHING = "it has written nothing that can be read from here"
 
 
@@ -147,6 +147,29 @@ class Outputs:
             f"what it wrote was in member {job['member']}, which {fate}; 'output: FILE' in the "
             "document keeps it"
         )
+
+    def nothing(self, job: _Job) -> str:
+        """Return the message about a job of which no output was found.
+
+        It is certain that an ended job wrote nothing if each of its outputs is here, and empty.
+        """
+        here = job["t_end"] is not None and all(self._is_here(job, one) for one in _paths(job))
+        if not _paths(job) or (self._client is not None and None in (job["output"], job["error"])):
+            here = here and bool(self._streams(job))
+        return "it wrote nothing" if here else NOTHING
+
+    def _is_here(self, job: _Job, path: str) -> bool:
+        """Return whether a file of a job can be read, or is one that a local run removed empty."""
+        try:
+            file = self._open(path)
+        except FileNotFoundError:
+            return self._is_kept(job, path)
+        except OSError:
+            return False
+        try:
+            return stat.S_ISREG(os.fstat(file).st_mode)
+        finally:
+            os.close(file)
 
     def rewritten(self, job: _Job) -> str:
         """Return a note if files of a job were written again after its end; "" if none was."""

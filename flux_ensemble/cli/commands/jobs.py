@@ -554,7 +554,7 @@ def output(name: str, which: tuple[str, ...], choice: Choice, raw: bool, target:
 
     On a terminal, what would steer it is escaped.
     """
-    from flux_ensemble.results.job_output import NOTHING, Outputs
+    from flux_ensemble.results.job_output import Outputs
 
     if bool(which) == (choice != Choice()):
         raise Failure(
@@ -577,7 +577,7 @@ def output(name: str, which: tuple[str, ...], choice: Choice, raw: bool, target:
         parts = [(title, text) for title, text in outputs.written(job) if text]
         if which and not parts:
             code = FAILED
-            print_error(f"job {id}: {outputs.missing(job) or NOTHING}")
+            print_error(f"job {id}: {outputs.missing(job) or outputs.nothing(job)}")
         elif not parts and (missing := outputs.missing(job)):
             say(f"job {id}: {missing}")
         if parts and (note := files.note(job) or outputs.rewritten(job)):

@@ -27,7 +27,7 @@ from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.queues.local.client import LocalClient, LocalStateError, summary_of
 from flux_ensemble.results.failures import Failures
 from flux_ensemble.results.hosts import Target, label_of
-from flux_ensemble.results.job_output import NOTHING, Outputs
+from flux_ensemble.results.job_output import Outputs
 
 #: Number of log entries that are kept, and of jobs that are listed at once.
 MOST_ENTRIES = 500
@@ -332,4 +332,4 @@ def _output(job: Mapping[str, Any], client: Target, name: str) -> str:
     ]
     if parts and (note := outputs.shared([job]).note(job) or outputs.rewritten(job)):
         parts.insert(0, f"{note}:")
-    return "\n\n".join(parts) or outputs.missing(job) or NOTHING
+    return "\n\n".join(parts) or outputs.missing(job) or outputs.nothing(job)

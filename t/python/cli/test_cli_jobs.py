@@ -285,7 +285,22 @@ def test_output_of_several_jobs_prints_those_that_wrote_and_fails_for_the_others
     assert run_command(["output", "--state-dir", str(state), "s", silent, wrote]) == 1
     out, err = capsys.readouterr()
     assert re.match(r"==> job \d: .*\nsaid ", out)
-    assert f"ERROR: job {silent}: it has written nothing that can be read from here" in err
+    assert f"ERROR: job {silent}: it wrote nothing\n" in err
+
+
+def test_a_job_whose_file_is_empty_wrote_nothing_and_one_whose_file_is_away_may_have(
+    state: Path, tmp_path: Path
+) -> None:
+    outputs = Outputs(LocalClient(state), "s")
+    job = next(iter(LocalClient(state).jobs("s", group="b")))
+    (tmp_path / "empty").touch()
+    empty = {**job, "output": str(tmp_path / "empty"), "error": None}
+    away = {**job, "output": str(tmp_path / "away"), "error": None}
+    somewhere = "it has written nothing that can be read from here"
+    assert outputs.nothing(empty) == "it wrote nothing"
+    assert outputs.nothing(away) == somewhere
+    assert outputs.nothing({**empty, "t_end": None}) == somewhere
+    assert outputs.nothing({**empty, "output": None}) == somewhere
 
 
 @pytest.mark.parametrize("command", ["jobs", "output"])
@@ -391,7 +406,7 @@ def test_no_other_job_is_requested_if_a_job_wrote_to_the_file_that_its_run_keeps
     state: Path, filters: list[str | None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(["output", "--state-dir", str(state), "s", "5"]) == 1
-    assert "it has written nothing" in capsys.readouterr().err
+    assert "it wrote nothing" in capsys.readouterr().err
     assert filters == ["id == 5"]
 
 
