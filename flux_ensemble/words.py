@@ -87,13 +87,12 @@ def undone_jobs(jobs: int, since: float) -> str:
     """Return what is said of jobs that had ended, but for a crash of their instance.
 
     Args:
-        jobs: how many.
+        jobs: how many, at least: those that ended in the last second before are not known.
         since: when the last checkpoint before the crash was, in epoch seconds.
     """
     at = time.strftime("%H:%M:%S", time.localtime(since))
-    runs = "it runs" if jobs == 1 else "they run"
-    whose = f"result{'s'[: jobs != 1]} of {counted(jobs, 'job')}"
-    return f"a crash undid the {whose} since the checkpoint of {at}; {runs} again"
+    whose = f"results of at least {counted(jobs, 'job')}"
+    return f"a crash undid the {whose} since the checkpoint of {at}; they run again"
 
 
 def all_undone(status: Mapping[str, Any]) -> Iterator[str]:

@@ -621,8 +621,8 @@ def checkpoint(instance: InstanceInfo) -> Finding:
     return Finding(
         "checkpoint",
         "warning",
-        "kvs.checkpoint-period is not set: a crash of the broker, not of the service, loses "
-        "all since the instance began",
+        "kvs.checkpoint-period is not set: a crash of the broker, not of the service, can "
+        "lose all since the instance began",
         'set `checkpoint-period = "1m"` in [kvs] of its configuration, as in '
         "`flux start -Sstatedir=DIR --conf=kvs.checkpoint-period=1m`",
     )

@@ -159,7 +159,7 @@ def _rules(
             yield from (Finding(*found) for found in feature.findings(spec, jobs, at_once))
     for index, rule in enumerate(spec.rules):
         at: Path = ("rules", index)
-        groups = rule.groups if rule.detector is None else (rule.detector.group,)
+        groups = _awaited(rule)
         if rule.scope != "queue" and groups and not any(asked[name] for name in groups):
             yield Finding(at, _unsubmitted(groups[0]))
         for comparison in _comparisons(rule):
@@ -186,12 +186,19 @@ def _circles(spec: Spec, asked: Mapping[str, float]) -> Iterator[Finding]:
     if not groups:
         return
     if not submitted:
-        action = f"{{name: submit, label: {groups[0]}}}"
+        awaited = [name for rule in waiting.values() for name in _awaited(rule)]
+        unasked = [name for name in awaited if not asked[name]]
+        first = (unasked or [name for name in awaited if name in groups] or groups)[0]
+        why = (
+            f"jobs of group {first!r} are waited for, and no rule submits those"
+            if unasked
+            else "each waits for jobs that only these rules submit"
+        )
         yield Finding(
             ("rules",),
-            "no rule can submit the first job, because each waits for jobs that only these rules "
-            "submit, so the ensemble ends as soon as it has started; one that begins is "
-            f"'{{trigger: start, action: {action}}}'",
+            f"no rule can submit the first job, because {why}, so the ensemble ends as soon as it "
+            "has started; one that begins is "
+            f"'{{trigger: start, action: {{name: submit, label: {first}}}}}'",
         )
         return
     never = {name for name in groups if name not in submitted}
@@ -202,6 +209,11 @@ def _circles(spec: Spec, asked: Mapping[str, float]) -> Iterator[Finding]:
                 f"the rule waits for jobs of group {circle[0]!r}, and only rules that wait for "
                 "such jobs submit that",
             )
+
+
+def _awaited(rule: Rule) -> Sequence[str]:
+    """Return the groups whose jobs trigger a rule."""
+    return rule.groups if rule.detector is None else (rule.detector.group,)
 
 
 def _groups_of(rule: Rule, spec: Spec) -> Iterator[str]:

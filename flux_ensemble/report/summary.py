@@ -217,7 +217,7 @@ def _happened(run: Run, usage: Usage | None) -> Iterator[Markup]:
     if undone:
         jobs = sum(span.get("undone", 0) for span in status["absences"])
         parts.append(
-            f"so they do the {seconds(undone)} before a crash, which undid the results of "
+            f"as they do the {seconds(undone)} before a crash, which undid the results of at least "
             f"{plural(jobs, 'job')}"
         )
     if usage is not None:

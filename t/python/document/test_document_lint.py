@@ -74,6 +74,20 @@ CIRCLES = (
 )
 
 
+def test_the_rule_that_would_begin_submits_what_is_waited_for() -> None:
+    warnings = Warnings()
+    rule = "{trigger: idle, group: a, action: {name: submit, label: b}}"
+    text = f"jobs: [{{name: b, command: x}}, {{name: a, command: x}}]\nrules: [{rule}]\n"
+    load_text(text, name="test", file="d.yaml", warnings=warnings)
+    first, second = warnings.warnings
+    assert first.startswith(
+        "d.yaml:2: rules: no rule can submit the first job, because jobs of group 'a' are waited "
+        "for, and no rule submits those"
+    )
+    assert first.endswith("'{trigger: start, action: {name: submit, label: a}}'")
+    assert "the rule waits for jobs of group 'a', and no rule submits that" in second
+
+
 @pytest.mark.parametrize("rules", CIRCLES)
 def test_rules_none_of_which_can_begin_have_a_warning(rules: str) -> None:
     warnings = Warnings()
