@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class EnsembleRequests(ABC):
-    """What ensembles can be asked for."""
+    """The requests about an ensemble that its clients send."""
 
     @abstractmethod
     def call(self, op: str, **payload: Any) -> Any:

@@ -55,14 +55,14 @@ def left_out(number: int, way: str) -> str:
     return f"{attempts} are left out, which later ones replace; {way} shows them"
 
 
-class Attempts:
+class AttemptFilter:
     """The attempts whose jobs run again, among the rows of an ensemble's jobs in their order.
 
     Attributes:
         held: those of which no later one has come, by the firing that was to run the job again.
         left_out: the number of those that are left out.
 
-    >>> attempts = Attempts()
+    >>> attempts = AttemptFilter()
     >>> lost = {"id": 1, "rule": "rule-0", "firing": 0, "outcome": "interrupted"}
     >>> attempts.take({**lost, "replaced": "retry:0"}), [*attempts.held]
     (False, ['retry:0'])
@@ -212,7 +212,7 @@ class JobTable:
         if self._interrupted:
             yield from self._rows()
             return
-        attempts = Attempts()
+        attempts = AttemptFilter()
         for row in self._rows():
             if attempts.take(row):
                 yield row

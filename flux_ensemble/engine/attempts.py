@@ -7,7 +7,7 @@ that. A page of the last jobs is read without those before it, so the record is 
     an attempt is recorded, or chosen by `rerun` ──► `number`; open: its retry has not come
     an attempt of its retry is recorded ───────────► it is open no more
 
-Attempts that are active are not among them: see `Attempts.now`.
+Attempts that are active are not among them: see `ReplacedAttempts.now`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def replaced_by(job: ActiveJob, rerun: Rerun) -> int | None:
     return rerun.get((firing.rule, firing.number, job.index), job.replaced)
 
 
-class Attempts:
+class ReplacedAttempts:
     """The attempts in one record whose jobs run again.
 
     Attributes:

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from flux_ensemble.engine.attempts import Attempts
+from flux_ensemble.engine.attempts import ReplacedAttempts
 from flux_ensemble.engine.compact import columns, unusual
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.jobs import RECORDED, ActiveJob, Phase
@@ -56,7 +56,7 @@ class Records:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._jobs: list[ActiveJob] | None = None
-        self.attempts = Attempts()
+        self.attempts = ReplacedAttempts()
         self.total = 0
         self.dropped = 0
 

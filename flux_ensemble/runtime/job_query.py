@@ -197,7 +197,7 @@ class LastJobs:
         return self._every or replaced_by(job, self._engine.rerun) is None
 
     def _besides(self) -> tuple[list[ActiveJob], list[int | ActiveJob], int]:
-        """Return what there is besides the record: see `Attempts.now`."""
+        """Return what there is besides the record: see `ReplacedAttempts.now`."""
         active = self._engine.workload.active()
         if self._every:
             return list(active), [], 0

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.client.requests import EnsembleRequests
-from flux_ensemble.client.tables import Attempts, JobTable, wants_interrupted
+from flux_ensemble.client.tables import AttemptFilter, JobTable, wants_interrupted
 from flux_ensemble.client.troubles import failed_jobs
 from flux_ensemble.queues.local.kinds import QueueName
 from flux_ensemble.queues.local.root import StateError, UnreadableError, advised
@@ -134,7 +134,7 @@ class LocalClient(EnsembleRequests):
 
         None if there is no file of those that ended. `every`: leave no attempt out.
         """
-        attempts = None if every else Attempts()
+        attempts = None if every else AttemptFilter()
         with _sentences():
             size = self.states.ended_size(name)
             active = self._active(name)

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from flux_ensemble.client.tables import Attempts
+from flux_ensemble.client.tables import AttemptFilter
 from flux_ensemble.engine.lifecycle import FINAL_STATES
 from flux_ensemble.eventlog import UNWRITTEN, Finish, Start
 from flux_ensemble.queues.local import state_forms
@@ -149,7 +149,7 @@ class _Ended:
         self._end = data.rfind(b"\n") + 1
         self._fits = state_forms.check_of(state_forms.JOB)
 
-    def give(self, attempts: Attempts) -> int:
+    def give(self, attempts: AttemptFilter) -> int:
         """Give attempts whose jobs ran again, and those that came after, to `attempts`.
 
         Only the lines of such attempts are read.
@@ -269,7 +269,7 @@ class States:
             yield from _lines(directory, "jobs", state_forms.JOB, "a job")
 
     def last_jobs(
-        self, name: str, most: int, attempts: Attempts | None, since: int
+        self, name: str, most: int, attempts: AttemptFilter | None, since: int
     ) -> tuple[list[Any], int, list[Any]] | None:
         """Return the jobs that ended last, and the number of all that ended, without reading all.
 

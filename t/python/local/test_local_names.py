@@ -17,7 +17,7 @@ from local_queue import Run, await_pid
 
 from flux_ensemble import Ensemble, __version__
 from flux_ensemble.cli.main import run_command
-from flux_ensemble.client.tables import Attempts
+from flux_ensemble.client.tables import AttemptFilter
 from flux_ensemble.document.keys.forms import ENSEMBLE_NAME, matches
 from flux_ensemble.engine.events import Event
 from flux_ensemble.queues.local.client import LocalClient
@@ -333,14 +333,14 @@ def test_the_last_jobs_are_those_that_reading_all_finds(do: Do, tmp_path: Path) 
     # Those that ended since are told apart, whether they ran again or not.
     again = json.dumps({**every[0], "replaced": "retry:0"}) + "\n"
     jobs.write_text(again * 2)
-    attempts = Attempts()
+    attempts = AttemptFilter()
     assert states.last_jobs("many", 7, attempts, len(again)) == ([], 0, [json.loads(again)])
     assert len(attempts.held["retry:0"]) == 2
     jobs.write_text(again + again[:-2] + "\n")
     with pytest.raises(StateError, match="jobs:2: expected a job"):
-        states.last_jobs("many", 7, Attempts(), size)
+        states.last_jobs("many", 7, AttemptFilter(), size)
     jobs.write_text("")
-    assert states.last_jobs("many", 7, Attempts(), 0) == ([], 0, [])
+    assert states.last_jobs("many", 7, AttemptFilter(), 0) == ([], 0, [])
 
 
 @pytest.mark.parametrize("stopped", [False, True])

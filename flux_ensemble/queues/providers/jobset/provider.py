@@ -58,7 +58,7 @@ _NO_JOB_SETS = (
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why a request failed.
+    """A request that failed, and the reason.
 
     Args:
         text: one sentence.
