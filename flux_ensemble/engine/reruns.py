@@ -83,7 +83,9 @@ class Reruns:
             number = self._sending.retry(firing, index, overrides or None, 0.0, 0, (), rerun=True)
             attempts = ((firing.rule, firing.number, outcome), *others)
             for (rule, of, ended), row in zip(attempts, rows or repeat(None), strict=False):
-                core.replace(firing.group, (rule, of, index), ended, number, row)
+                # As JSON has it, it is a list.
+                place = None if row is None else (row[0], row[1])
+                core.replace(firing.group, (rule, of, index), ended, number, place)
         for rest in rests:
             core.unsent.close(rest.rule, rest.number)
             core.workload.put_back(rest)
