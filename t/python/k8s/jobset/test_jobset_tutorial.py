@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 from apiserver import CONTROLLERS, MARKS, ApiServer
@@ -33,6 +34,7 @@ def test_the_commands_print_what_the_page_shows(
         cwd=tmp_path,
         env={
             **os.environ,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "KUBECONFIG": str(tmp_path / "config"),
             "XDG_STATE_HOME": str(tmp_path / "state"),
         },
