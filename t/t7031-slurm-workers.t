@@ -31,7 +31,7 @@ kill_hard() {
 }
 
 test_expect_success SLURM 'the tasks of a sweep run in two jobs of Slurm, once each' '
-	on_workers sweep 100 "count: 2, options: {partition: all}" "echo {s} >>sweep.ran" &&
+	on_workers sweep 100 "count: 2, options: {partition: all}" "echo {s} >>sweep.ran; sleep 0.2" &&
 	flux-ensemble run sweep.yaml >sweep.out 2>&1 &&
 	grep "^sweep: completed" sweep.out &&
 	is 100 "$(sort -u sweep.ran | wc -l)" && is 100 "$(wc -l <sweep.ran)" &&
