@@ -59,6 +59,7 @@ NAMES = {
     "simulate": ("simulate", "BENCHMARK"),
     "members": ("pools", "BENCHMARK"),
     "children": ("children", "BENCHMARK"),
+    "slurm-pool": ("slurm_pool", "BENCHMARK"),
     "search": ("search", "BENCHMARK"),
     "search-peers": ("search_peers", "BENCHMARK"),
     "search-kills": ("search_kills", "BENCHMARK"),

@@ -150,19 +150,25 @@ class Network:
 
 
 class Slurm:
-    """A Slurm on this machine, as t/lib/slurm.sh starts it."""
+    """A Slurm on this machine, as t/lib/slurm.sh starts it.
 
-    def __init__(self, network: Network) -> None:
+    Args:
+        network: of its first node; None for that of the machine.
+        nodes: their number.
+    """
+
+    def __init__(self, network: Network | None = None, nodes: int = 2) -> None:
+        apart = network is not None and network.there
         # `ip netns exec` would mount another /sys, without control groups.
-        self._within = ["nsenter", f"--net=/run/netns/{NET}"] if network.there else []
+        self._within = ["nsenter", f"--net=/run/netns/{NET}"] if apart else []
         script = f"""
         wait_until() {{ for _ in $(seq 300); do "$@" && return; sleep 0.1; done; return 1; }}
         . {LIB}/slurm.sh
         start_slurm >"$slurm/start.log" 2>&1 || {{ slurm_trouble; exit 1; }}
         echo "$slurm"
         """
-        environment = dict(os.environ)
-        if network.there:
+        environment = {**os.environ, "slurm_nodes": str(nodes)}
+        if apart:
             environment |= {"slurm_home": HOME, "slurm_n1": NODE}
             environment["slurm_within"] = " ".join(self._within)
         # Its daemons keep what they get as their output.
@@ -202,9 +208,8 @@ class Slurm:
     def close(self) -> None:
         """End it, with all that is still in its queue."""
         subprocess.run(["scancel", "--me"], env=self.environment, capture_output=True)
-        for name in ("n1", "n2", "controller", "munge/pid"):
+        for path in (*self.directory.glob("*.pid"), self.directory / "munge" / "pid"):
             with contextlib.suppress(OSError, ValueError):
-                path = self.directory / (name if "/" in name else f"{name}.pid")
                 os.kill(int(path.read_text()), signal.SIGTERM)
         time.sleep(1.0)
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -1,4 +1,5 @@
-# A Slurm cluster on this machine, for tests: munge with a key of its own, a controller, two nodes.
+# A Slurm cluster on this machine, for tests: munge with a key of its own, a controller, and two
+# nodes, or as many as $slurm_nodes says.
 #
 #   . "$SHARNESS_TEST_SRCDIR/lib/slurm.sh"      # after ensemble.sh
 #   try_slurm
@@ -11,6 +12,7 @@
 
 PATH=$PATH:/usr/sbin
 slurm=$(mktemp -d "${TMPDIR:-/tmp}/slurm.XXXXXX")
+: "${slurm_nodes:=2}"
 
 # Print so many TCP ports that nobody listens on.
 free_ports() {
@@ -26,7 +28,7 @@ start_slurm() {
 	chmod 755 "$slurm" &&
 	mkdir "$slurm/munge" "$slurm/state" "$slurm/spool" "$slurm/bin" && chmod 700 "$slurm/munge" &&
 	host=$(hostname -s) && user=$(id -un) &&
-	set -- $(free_ports 3) &&
+	set -- $(free_ports $((slurm_nodes + 1))) &&
 	(umask 077 && head -c 1024 /dev/urandom >"$slurm/munge/key") &&
 	cat >"$slurm/slurm.conf" <<-EOD &&
 		ClusterName=test
@@ -47,10 +49,13 @@ start_slurm() {
 		MpiDefault=pmi2
 		SelectType=select/cons_tres
 		SelectTypeParameters=CR_Core
-		NodeName=n1 NodeHostname=$host NodeAddr=${slurm_n1:-127.0.0.1} Port=$2 CPUs=8
-		NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$3 CPUs=8
 		PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 	EOD
+	shift && address=${slurm_n1:-127.0.0.1} &&
+	for each in $(seq $slurm_nodes); do
+		echo "NodeName=n$each NodeHostname=$host NodeAddr=$address Port=$1 CPUs=8" &&
+		shift && address=127.0.0.1 || return 1
+	done >>"$slurm/slurm.conf" &&
 	# The broker takes SLURM_CONF out of the environment of what asks Slurm for the time left.
 	# A working directory with a squeue.sh has that before it, and so a squeue that is late or wrong; so
 	# it is with the others.
@@ -66,12 +71,15 @@ start_slurm() {
 	munged --force --key-file="$slurm/munge/key" --socket="$slurm/munge/socket" \
 		--pid-file="$slurm/munge/pid" --log-file="$slurm/munge/log" \
 		--seed-file="$slurm/munge/seed" &&
-	slurmctld -i && $slurm_within slurmd -N n1 && slurmd -N n2 &&
-	wait_until both_idle
+	slurmctld -i && within=$slurm_within &&
+	for each in $(seq $slurm_nodes); do
+		$within slurmd -N "n$each" && within= || return 1
+	done &&
+	wait_until all_idle
 }
 
-both_idle() {
-	test "$(sinfo -h -t idle -o %D 2>/dev/null)" = 2
+all_idle() {
+	test "$(sinfo -h -t idle -o %D 2>/dev/null)" = $slurm_nodes
 }
 
 # Start it; where that fails, tests with the prerequisite SLURM are skipped with the reason.
@@ -97,7 +105,7 @@ slurm_is_quiet() {
 # End its daemons, by the ids that they wrote down, and all that is still in its queue.
 stop_slurm() {
 	command -v scancel >/dev/null && scancel --me 2>/dev/null
-	for each in "$slurm"/n1.pid "$slurm"/n2.pid "$slurm"/controller.pid "$slurm"/munge/pid; do
+	for each in "$slurm"/n*.pid "$slurm"/controller.pid "$slurm"/munge/pid; do
 		test ! -e "$each" || kill "$(cat "$each")" 2>/dev/null
 	done
 	for each in "$slurm"/controller.pid "$slurm"/munge/pid; do

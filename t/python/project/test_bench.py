@@ -60,6 +60,7 @@ ROWS = {
             "simulation of 5 members",
         ],
     ),
+    "slurm-pool": (True, ["20 `true` on 4 nodes", "until it is up"]),
     "children": (True, ["2 simulated members", "20 simulated members"]),
     "search": (
         False,

@@ -38,19 +38,23 @@ ALL_PAGES = {
 }
 
 #: Programs that a page needs and not every machine has.
-NEEDED = {"howto/lammps": ("lmp",), "howto/slurm": ("slurmctld", "munged")}
+NEEDED = {
+    "howto/lammps": ("lmp",),
+    "howto/slurm": ("slurmctld", "munged"),
+    "tutorials/slurm": ("slurmctld", "munged"),
+}
 
-#: The page whose commands run on a Slurm, and what makes one. It exits 77 where it cannot.
-SLURM = "howto/slurm"
+#: The pages whose commands run on a Slurm, and what makes one. It exits 77 where it cannot.
+SLURM = ("howto/slurm", "tutorials/slurm")
 IN_SLURM = f"sh {ROOT / 't' / 'lib' / 'in_slurm'}"
 
-#: Seconds of each job of that page, and of the test: two allocations of a minute are enough then.
+#: Seconds of each job of the how-to page, and of the test: two allocations of a minute are enough then.
 STEP, SHORT_STEP = "sleep 9", "sleep 3"
 
 #: The page whose commands run on a cluster: `k8s/jobset/test_jobset_tutorial.py` has its test.
 KUBERNETES = "tutorials/kubernetes"
 
-PAGES = {name: path for name, path in ALL_PAGES.items() if name not in (SLURM, KUBERNETES)}
+PAGES = {name: path for name, path in ALL_PAGES.items() if name not in (*SLURM, KUBERNETES)}
 
 #: How a Flux instance is made for commands that need none.
 START = "flux start --test-size=4"
@@ -184,14 +188,15 @@ def test_each_command_of_the_page_prints_what_the_page_shows_on_flux(
 
 @pytest.mark.flux
 @pytest.mark.timeout(900)
-def test_each_command_of_the_page_on_slurm_prints_what_the_page_shows(tmp_path: Path) -> None:
-    need(SLURM)
+@pytest.mark.parametrize("name", SLURM)
+def test_each_command_of_the_page_on_slurm_prints_what_the_page_shows(
+    name: str, tmp_path: Path
+) -> None:
+    need(name)
     tried = subprocess.run(f"{IN_SLURM} true".split(), capture_output=True, text=True)
     if tried.returncode == 77:
         pytest.skip(tried.stderr)
-    text = ALL_PAGES[SLURM].read_text()
-    assert text.count(STEP) == 1
-    page = read_page(text.replace(STEP, SHORT_STEP))
+    page = read_page(ALL_PAGES[name].read_text().replace(STEP, SHORT_STEP))
     compare(page, run_session(page, tmp_path, IN_SLURM))
 
 
