@@ -48,7 +48,7 @@ NEEDED = {
 SLURM = ("howto/slurm", "tutorials/slurm")
 IN_SLURM = f"sh {ROOT / 't' / 'lib' / 'in_slurm'}"
 
-#: Seconds of each job of the how-to page, and of the test: two allocations of a minute are enough then.
+#: Seconds of each job of the how-to page, and of its test: two allocations are enough then.
 STEP, SHORT_STEP = "sleep 9", "sleep 3"
 
 #: The page whose commands run on a cluster: `k8s/jobset/test_jobset_tutorial.py` has its test.
