@@ -548,7 +548,7 @@ class Ensemble:
 
         Args:
             job: one of `jobs`, or its id, as `best` has it or as it is printed; or one of `best`,
-                such as the best trial of a search, which has no id.
+                such as the best trial of a search.
 
         Raises:
             EnsembleError: there is no job with the id.
@@ -565,7 +565,7 @@ class Ensemble:
 
     def _row(self, job: Mapping[str, Any] | int | str) -> Mapping[str, Any]:
         if isinstance(job, Mapping) and "trial" in job and "job" in job:  # one of `best`
-            if job["trial"] is not None:
+            if job["job"] is None:  # a service of 0.2.0 does not say which it was
                 return self._of_trial(job["trial"], job["name"])
             job = job["job"]
         if isinstance(job, Mapping):
@@ -577,13 +577,10 @@ class Ensemble:
         try:
             id = parser_of(self._running.client)(text)
         except ValueError:
-            remedies = {
-                type(None): ": the best of a search is a trial, so pass output(best()[0])",
-                list: ": pass one of them, such as output(best()[0])",
-            }
+            one = ": pass one of them, such as output(best()[0])" * isinstance(job, list)
             raise WrongArgumentError(
                 "job: expected one of jobs() or of best(), or the id of a job, not "
-                f"{shortened(repr(job), 60)}{remedies.get(type(job), '')}"
+                f"{shortened(repr(job), 60)}{one}"
             ) from None
         of_member = f" and job.member == {member!r}" if member else ""
         rows = list(self.jobs(filter=f"job.id == {id}{of_member}", interrupted=True))
@@ -607,8 +604,9 @@ class Ensemble:
         Those are the entries `best` under `metrics` of the document, and its searches.
 
         Returns:
-            {"name", "of", "value", "job", "trial", "params"} for each; one of `job`, an id, and
-            `trial` is None. Why there is none is printed to standard error.
+            {"name", "of", "value", "job", "trial", "params"} for each; `job` is the id of the job
+            that has the value, and `trial` None if it is of no search. Why there is none is printed
+            to standard error.
 
         Raises:
             EnsembleError: the document has neither.

@@ -195,9 +195,14 @@ class BestJob(TypedDict):
 
 
 class BestTrial(TypedDict):
-    """A trial among the best of a search."""
+    """A trial among the best of a search.
+
+    `job` is the id of the job that gave the value, as text with the member in front if there are
+    members; None if it is not known, as with a service of 0.2.0.
+    """
 
     trial: int
+    job: NotRequired[int | str | None]
     value: float
     params: dict[str, Any]
 
@@ -206,6 +211,7 @@ class FrontTrial(TypedDict):
     """A trial in the Pareto front of a search with several objectives; `values` are theirs."""
 
     trial: int
+    job: NotRequired[int | str | None]
     values: list[float]
     params: dict[str, Any]
 
@@ -226,6 +232,7 @@ class NearestTrial(TypedDict):
     """
 
     trial: int
+    job: NotRequired[int | str | None]
     value: NotRequired[float]
     values: NotRequired[list[float]]
     violations: dict[str, float]
@@ -368,6 +375,8 @@ class EnsembleStatus(TypedDict):
     queue: QueueStatus | None
     firings: int
     failed: int
+    #: How many of those that `failed` ran out of time.
+    timed_out: NotRequired[int]
     interrupted: int
     retries: int
     directory: str

@@ -69,17 +69,12 @@ def _failed_attempts(status: EnsembleStatus) -> int:
 def _jobs(status: EnsembleStatus) -> Iterator[str]:
     groups = list(status.get("groups", {}).values())
     number = failed_jobs(status)
-    if number != _failed_attempts(status):
-        # Some jobs were tried again.
-        ends = [(number, "failed")]
-    else:
-        ends = [
-            (sum(group["failed"] for group in groups), "failed"),
-            (sum(group["timeout"] for group in groups), "ran out of time"),
-        ]
-    for number, what in ends:
-        if number:
-            yield f"{number} job{'s'[: number != 1]} {what}"
+    # A service of 0.2.0 does not count those of jobs, only those of attempts.
+    late = sum(group["timeout"] for group in groups)
+    late = min(number, status.get("timed_out", late))
+    for many, what in ((number - late, "failed"), (late, "ran out of time")):
+        if many:
+            yield f"{many} job{'s'[: many != 1]} {what}"
     if never := unsent(status):
         yield never
 

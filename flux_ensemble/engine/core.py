@@ -28,7 +28,7 @@ from flux_ensemble.engine.commands import (
 from flux_ensemble.engine.feature import Hooks
 from flux_ensemble.engine.firings import Firing, Firings
 from flux_ensemble.engine.idle_rules import used_up
-from flux_ensemble.engine.job_keys import ordinal_of
+from flux_ensemble.engine.job_keys import MAX_ID, named, ordinal_of
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.lifecycle import ACTING_STATES, FINAL_STATES, TRANSITIONS
 from flux_ensemble.engine.pending import Origin, Pending, PendingTable, ScaleOutcome
@@ -69,6 +69,7 @@ class Core:
         t_start, t_end: when the ensemble began and ended, or None.
         firings: the number of firings of all rules.
         failed: the number of jobs that failed or ran out of time, and did not run again.
+        timed_out: how many of them ran out of time.
         rerun: the number of the retry that runs a job again which was over, by the rule, the number
             and the index of each of its attempts.
         replaced: how many attempts of such jobs there are, by group and outcome; those that were
@@ -102,6 +103,7 @@ class Core:
         self.t_end: float | None = None
         self.firings = 0
         self.failed = 0
+        self.timed_out = 0
         self.rerun: dict[tuple[str, int, int], int] = {}
         self.replaced: dict[str, dict[str, int]] = {}
         self.t_walltime: float | None = None
@@ -330,6 +332,10 @@ class Core:
         """Cancel jobs by their ids."""
         self.send(Pending(origin, CancelJobs(self.pending_table.next_id(), jobs, reason)))
 
+    def job_name(self, key: int) -> int | str:
+        """Return the id of a job as expressions have it; `member:id` for one on a member."""
+        return key if key <= MAX_ID else named(self.member_names, key)
+
     def job_of(self, job: ActiveJob) -> tuple[JobSet, dict[str, Any]]:
         """Return the job set and the parameters of a job of the ensemble."""
         assert job.firing is not None
@@ -518,6 +524,8 @@ class Core:
             state["unsent"] = self.unsent.dump()
         if self.failed:
             state["failed"] = self.failed
+        if self.timed_out:
+            state["timed_out"] = self.timed_out
         if absences := self.workload.absences.dump():
             state["absences"] = absences
         if self.rerun:
@@ -530,6 +538,7 @@ class Core:
         for name in _DUMPED:
             setattr(self, name, value[name])
         self.t_walltime, self.failed = value.get("t_walltime"), value.get("failed", 0)
+        self.timed_out = value.get("timed_out", 0)
         self.workload.absences.load(value.get("absences", ()))
         for rule, number, index, retry in value.get("rerun", ()):
             self.rerun[rule, number, index] = retry

@@ -14,7 +14,7 @@ from flux_ensemble.engine.absences import Absences
 from flux_ensemble.engine.attempts import replaced_by
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.intervals import ids
-from flux_ensemble.engine.job_keys import MAX_ID, named, split
+from flux_ensemble.engine.job_keys import split
 from flux_ensemble.engine.jobs import FIELDS, ActiveJob, Phase, runtime
 from flux_ensemble.engine.submissions import Submissions
 from flux_ensemble.engine.trigger_queue import Cause
@@ -65,7 +65,7 @@ class JobView:
         if field.name == "id":
             id = self._job.id
             # The id is given as text, because no number in an expression is that large.
-            return id if id <= MAX_ID else named(self._core.member_names, id)
+            return self._core.job_name(id)
         attribute = FIELDS.get(field.name)
         if attribute is not None:
             return getattr(self._job, attribute)

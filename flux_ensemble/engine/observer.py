@@ -488,6 +488,7 @@ class Observer:
                 self._core.workload.succeeded(job)
             if job.outcome in _BAD:
                 self._core.failed += 1
+                self._core.timed_out += job.outcome == "timeout"
         if further is Further.GAVE_UP:
             job.gave_up = True
             counts["gave-up"] += 1

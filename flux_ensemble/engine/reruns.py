@@ -77,6 +77,8 @@ class Reruns:
             self.reopen(groups, entry)
         for firing, (index, key, outcome, failed, gave_up, _, *others), rows in chosen:
             self._uncount(firing.group, key, failed=failed, gave_up=gave_up)
+            # An earlier version had not counted those of its time.
+            core.timed_out = max(0, core.timed_out - (failed and outcome == "timeout"))
             overrides = {
                 name: value for name, value in (firing.overrides or {}).items() if name != ATTEMPT
             }

@@ -35,6 +35,7 @@ def status(engine: Engine) -> dict[str, Any]:
         "members": engine.scaling.report(),
         "firings": engine.firings,
         "failed": engine.failed,
+        "timed_out": engine.timed_out,
         "interrupted": engine.interrupted,
         "retries": engine.pending_table.jobs_again,
         **_absences(engine),

@@ -8,7 +8,7 @@ from typing import Any
 from flux_ensemble import eventlog
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.job_changes import Change
-from flux_ensemble.engine.job_keys import MAX_ID, named, ordinal_of
+from flux_ensemble.engine.job_keys import ordinal_of
 from flux_ensemble.engine.jobs import ActiveJob, runtime
 from flux_ensemble.metrics.best import Best, Point
 from flux_ensemble.metrics.by_value import ByValue
@@ -141,9 +141,7 @@ class Values:
         value = finite(value) if type(value) in (int, float) else None
         if value is None:
             return None
-        names = self._core.member_names
-        id = job.id if job.id <= MAX_ID else named(names, job.id)
-        return Point(value, id, dict(self._core.job_of(job)[1]))
+        return Point(value, core.job_name(job.id), dict(self._core.job_of(job)[1]))
 
     def by_value(
         self, job: ActiveJob, group: str, variable: str, value: Number, streams: Sequence[str] = ()

@@ -144,7 +144,14 @@ def _outcome(run: Run, failures: Sequence[Failure]) -> str:
         return f"{plural(ended, noun(run))} ended in {after}, and {good}"
     most = failures[0] if failures else None
     why = f", most often in {most.group}: {most.reason}" if most else ""
-    return f"{bad:,} of {plural(ended, noun(run))} failed in {after}{why}"
+    if noun(run) == "job":
+        return f"{bad:,} of {plural(ended, 'job')} failed in {after}{why}"
+    status: Any = run.source.status
+    jobs = plural(sum(group["finished"] for group in status["groups"].values()), "job")
+    tried = f"{bad:,} of {plural(ended, 'attempt')} did"
+    if lost := troubles.failed_jobs(status):
+        return f"{lost:,} of {jobs} failed in {after}{why}; {tried}"
+    return f"{jobs} ended in {after}, and none of them failed at last; {tried}{why}"
 
 
 def bar(counts: Mapping[str | None, int]) -> Markup:

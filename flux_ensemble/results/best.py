@@ -14,7 +14,7 @@ from flux_ensemble.texts import listed
 from flux_ensemble.words import unfeasible
 
 if TYPE_CHECKING:
-    from flux_ensemble.client.responses import BestJob, EnsembleStatus
+    from flux_ensemble.client.responses import EnsembleStatus
     from flux_ensemble.results.hosts import Target
 
 #: Most jobs in which a published value is looked for.
@@ -37,7 +37,7 @@ def best_records(
             "name": best["name"],
             "of": f"{best['group']}-{best['of']}",
             "value": best["value"],
-            "job": best["job"] if label is None else best_job(best, label),
+            "job": best["job"] if label is None else best_job(best["job"], label, best["running"]),
             "trial": None,
             "params": best["params"],
         }
@@ -45,22 +45,24 @@ def best_records(
         keys = search["objective"].split(", ")
         trials: Any = search["front"] if "front" in search else search["best"]
         for trial in trials:
+            job = trial.get("job")  # a service of before has none
             values = trial.get("values") or [trial["value"]]
             for of, value in zip(keys, values, strict=True):
                 yield {
                     "name": search["id"],
                     "of": of,
                     "value": value,
-                    "job": None,
+                    "job": job if label is None or job is None else best_job(job, label),
                     "trial": trial["trial"],
                     "params": trial["params"],
                 }
 
 
-def best_job(best: BestJob, label: Callable[[int], str]) -> str:
-    member, _, id = str(best["job"]).rpartition(":")
+def best_job(job: int | str, label: Callable[[int], str], running: bool = False) -> str:
+    """Return the text of a job that is the best, or gave the best trial its value."""
+    member, _, id = str(job).rpartition(":")
     text = f"{member}:{label(int(id))}" if member else label(int(id))
-    return f"{text} (runs)" if best["running"] else text
+    return f"{text} (runs)" if running else text
 
 
 def no_best(name: str, of: str = "GROUP-KEY") -> str:

@@ -142,13 +142,14 @@ BESTS = Table(
         "name": "NAME",
         "of": "OF",
         "value": "VALUE",
+        "trial": "TRIAL",
         "job": "JOB",
         "params": "PARAMS",
     },
     {
         "default": {
             "description": "the best jobs, and the best trials of searches",
-            "format": "+:{name:<4} +:{of:<8} {value:>10} +:{job:<8} {params}",
+            "format": "+:{name:<4} +:{of:<8} {value:>10} ?:{trial:>5} +:{job:<8} {params}",
         },
     },
     yields=("params", "of", "name"),
@@ -199,7 +200,8 @@ def best_rows(status: EnsembleStatus, label: Callable[[int], str]) -> list[dict[
                 status, [best["group"]], best["of"], f"{best['mode']} {best['group']}-{best['of']}"
             ),
             "value": "-" if best["value"] is None else f"{best['value']:.6g}",
-            "job": "-" if best["job"] is None else best_job(best, label),
+            "trial": "",
+            "job": "-" if best["job"] is None else best_job(best["job"], label, best["running"]),
             "params": words_of(best["params"]),
         }
         for best in status.get("best", ())
@@ -210,12 +212,14 @@ def best_rows(status: EnsembleStatus, label: Callable[[int], str]) -> list[dict[
             with_unit(status, [search["group"]], key, f"{way[:3]} {key}")
             for way, key in zip(ways, keys, strict=True)
         )
-        row = {"name": search["id"], "of": of, "value": "-", "job": "-", "params": ""}
+        row = {"name": search["id"], "of": of, "value": "-", "trial": "", "job": "-", "params": ""}
         if "front_size" in search:
             row["value"] = f"front {search['front_size']}"
         elif search["best"]:
             trial = search["best"][0]
-            row["value"], row["job"] = f"{trial['value']:.6g}", f"trial {trial['trial']}"
+            row["value"], row["trial"] = f"{trial['value']:.6g}", str(trial["trial"])
+            if (job := trial.get("job")) is not None:
+                row["job"] = best_job(job, label)
             row["params"] = words_of(trial["params"])
         rows.append(row)
     return rows

@@ -553,6 +553,7 @@ class Searches:
         state.failures = 0
         state.exhausted = False
         trials = state.trials
+        trials.all[number].job = self._core.job_name(end.id)
         if state.end(number, end.how, value, t, violations=end.violations):
             search, params = state.search, trials.params(trials.all[number])
             found, id = search.to_json(value), search.id

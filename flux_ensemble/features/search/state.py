@@ -240,7 +240,12 @@ class SearchState:
             "trial_seconds": trials.seconds,
             "idle_seconds": self.idle_seconds,
             "best": [
-                {"trial": trial.number, "value": trial.value, "params": trials.params(trial)}
+                {
+                    "trial": trial.number,
+                    "job": trial.job,
+                    "value": trial.value,
+                    "params": trials.params(trial),
+                }
                 for trial in trials.best
             ],
             **self._report_nearest(),
@@ -257,6 +262,7 @@ class SearchState:
             return {}
         nearest = {
             "trial": trial.number,
+            "job": trial.job,
             "value" if not search.several else "values": search.to_json(trial.value),
             "violations": dict(zip(search.subject_to, trial.violations, strict=True)),
             "params": trials.params(trial),
@@ -280,6 +286,7 @@ class SearchState:
         front = [
             {
                 "trial": trial.number,
+                "job": trial.job,
                 "values": search.to_json(trial.value),
                 "params": trials.params(trial),
             }

@@ -67,6 +67,7 @@ class Trial:
 
     __slots__ = (
         "attributes",
+        "job",
         "number",
         "params",
         "state",
@@ -84,6 +85,8 @@ class Trial:
         #: Data that the sampler needs to continue, if any.
         self.attributes = attributes
         self.state = STOCK
+        #: The job that gave the value, as in expressions, the last of several; None if unknown.
+        self.job: int | str | None = None
         #: The value of the objective, or of each; for a failed trial the penalty, if there is one.
         self.value: Value | None = None
         #: The step of the value, if the trial was stopped early.
@@ -378,7 +381,13 @@ class Trials:
             **({"parts": self._dump_parts()} if self.parts else {}),
             **({"given": self.given} if self.given else {}),
             **({"partial": list(map(dict, self.partial))} if self.partial else {}),
+            **({"jobs": jobs} if (jobs := self._dump_jobs()) else {}),
         }
+
+    def _dump_jobs(self) -> list[list[Any]]:
+        """Return the jobs of the trials that the status names."""
+        named = [*self.best, *self.front, *filter(None, [self.nearest])]
+        return [[trial.number, trial.job] for trial in named if trial.job is not None]
 
     def _dump_parts(self) -> list[Any]:
         to_json = self.search.to_json
@@ -421,6 +430,8 @@ class Trials:
             self.parts[number] = [
                 Part(how, _value(of_objective), *rest) for how, of_objective, *rest in parts
             ]
+        for number, job in value.get("jobs", ()):
+            self.all[number].job = job
 
 
 def parse_end(end: Sequence[Any]) -> tuple[int, Any, float | None, Sequence[float]]:

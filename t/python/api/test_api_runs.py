@@ -280,8 +280,9 @@ def test_the_output_of_the_best_trial_of_a_search_is_found(tmp_path: Path) -> No
     ensemble.run("local", state_dir=tmp_path)
     best = ensemble.best()[0]
     assert float(ensemble.output(best)) == best["params"]["x"]
-    with pytest.raises(TypeError, match=r"not None: the best of a search is a trial, so pass "):
-        ensemble.output(best["job"])
+    assert float(ensemble.output(best["job"])) == best["params"]["x"]
+    of_trial = f"job.trial == {best['trial']}"
+    assert [job["id"] for job in ensemble.jobs(filter=of_trial)] == [best["job"]]
     with pytest.raises(TypeError, match=r"not \[.{1,59}: pass one of them, such as output\(best"):
         ensemble.output(ensemble.best())  # type: ignore[arg-type]
 

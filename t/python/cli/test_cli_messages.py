@@ -418,6 +418,23 @@ def test_a_trial_that_is_not_complete_says_why(reason: str, sentence: str) -> No
     assert said(given) == [f"   hpo: {sentence}"]
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, "2 jobs failed and 3 jobs ran out of time"),  # as a service of 0.2.0 has it
+        ({"timed_out": 0}, "5 jobs failed"),
+        ({"timed_out": 1}, "4 jobs failed and 1 job ran out of time"),
+    ],
+)
+def test_of_jobs_that_ran_again_those_that_failed_and_ran_out_of_time_are_told_apart(
+    more: dict[str, int], said: str
+) -> None:
+    from flux_ensemble.client.troubles import sentence
+
+    status: Any = {"failed": 5, "groups": {"md": {"failed": 7, "timeout": 3}}, **more}
+    assert sentence(status) == said
+
+
 def test_the_last_line_says_why_a_rule_is_disabled() -> None:
     from flux_ensemble.client.troubles import sentence
 

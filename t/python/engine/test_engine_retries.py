@@ -22,6 +22,7 @@ from test_engine_snapshot import Cuts
 
 from flux_ensemble.engine.events import Interrupted, TimerFired
 from flux_ensemble.engine.snapshot import dump, restore
+from flux_ensemble.engine.status import status
 
 YEAR = 365 * 86400.0
 
@@ -331,6 +332,18 @@ def test_a_job_that_does_not_run_again_for_another_reason_has_not_given_up() -> 
     fail(play, 1)
     fail(play, 2, "timeout")
     assert counts(play) == {"finished": 1, "attempts": 2, "gave-up": 0, "failed": 1}
+
+
+def test_jobs_that_ran_out_of_time_at_last_are_counted_also_after_a_restore() -> None:
+    play = played({"times": 1, "on": "failed"})
+    fail(play, 1, "timeout")
+    fail(play, 2)
+    fail(play, 3, "timeout")
+    stored = json.loads(json.dumps(dump(play.engine)))
+    again = restore(play.engine.spec, stored, [[["sim", "pending", [0.0] * 3]]])
+    for engine in (play.engine, again):
+        told = status(engine)
+        assert (told["failed"], told["timed_out"]) == (2, 2)
 
 
 @pytest.mark.parametrize("asked", [("cancel", {"group": "sim"}), ("cancel", {}), ("terminate", {})])

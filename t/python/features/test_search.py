@@ -121,6 +121,7 @@ def test_a_search_that_is_done_triggers_its_rules_with_the_best_point() -> None:
     assert [one.state for one in play.of(Finish)] == ["completed"]
     assert play.search["best"][0] == {
         "trial": 1,
+        "job": 2,
         "value": 0.1,
         "params": {"x": 0.02, "kind": "p"},
     }
@@ -618,9 +619,9 @@ def test_of_several_objectives_the_trials_that_are_best_in_one_are_the_front() -
         play.event(job, "memo", loss=loss, gain=gain)
         play.end(job)
     assert play.search["front"] == [
-        {"trial": 2, "values": [0.2, 0.3], "params": {"x": 0.03, "kind": "p"}},
-        {"trial": 0, "values": [0.5, 1.0], "params": {"x": 0.01, "kind": "p"}},
-        {"trial": 3, "values": [0.9, 2.0], "params": {"x": 0.04, "kind": "p"}},
+        {"trial": 2, "job": 3, "values": [0.2, 0.3], "params": {"x": 0.03, "kind": "p"}},
+        {"trial": 0, "job": 1, "values": [0.5, 1.0], "params": {"x": 0.01, "kind": "p"}},
+        {"trial": 3, "job": 4, "values": [0.9, 2.0], "params": {"x": 0.04, "kind": "p"}},
     ]
     found = play.recorded("front")
     assert [one["trial"] for one in found] == [0, 2, 3]

@@ -201,6 +201,7 @@ def test_the_best_is_feasible_and_until_one_is_the_nearest_is_known() -> None:
     assert (play.search["best"], play.search["complete"], play.search["infeasible"]) == ([], 0, 2)
     assert play.search["nearest"] == {
         "trial": 1,
+        "job": 2,
         "value": 0.2,
         "violations": {"mass <= 3": 0.25, "cost <= 1": -1.0},
         "params": {"x": 0.02, "kind": "p"},
