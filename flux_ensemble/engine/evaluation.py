@@ -102,7 +102,16 @@ class Evaluation:
         if state.of_member:
             event, member = {**event, "member": triggered.combination}, triggered.member
         values = variables(lookup, triggered.memo, cause.job)
-        fired = Cause(event, cause.rule, chain, cause.job, cause.group, cause.combinations, member)
+        fired = Cause(
+            event,
+            cause.rule,
+            chain,
+            cause.job,
+            cause.group,
+            cause.combinations,
+            member,
+            cause.news,
+        )
         return self._actions.fire(state, fired, values)
 
     # -- heartbeats -----------------------------------------------------------------

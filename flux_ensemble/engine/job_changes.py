@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from flux_ensemble.document.keys.rules import GAVE_UP_TRIGGER, OUTCOME_TRIGGERS
 from flux_ensemble.engine.rule_state import RuleState
@@ -14,10 +14,14 @@ TRIGGER_OF = {outcome: trigger for trigger, outcome in OUTCOME_TRIGGERS.items()}
 
 #: A metric that changed. For a group: a counter ("count", counter), a stream ("", variable), a best
 #: job ("best", name) or a search ("search", id). For the member: ("queue", "pending-nodes").
+#: Or a mark, such as `(TRIGGER, "job-gave-up")`: the event triggers rules on that.
 Change = tuple[str, str]
 
-#: The change of a job that has used up its retries.
-GAVE_UP: Change = (COUNT, "gave-up")
+#: The first part of a mark. It is for triggers that the event's name and the outcome do not give.
+TRIGGER = "trigger"
+
+#: The changes when a job has used up its retries.
+GAVE_UP: tuple[Change, ...] = ((COUNT, "gave-up"), (TRIGGER, GAVE_UP_TRIGGER))
 
 #: The first part of the change when the detector of a rule was triggered: (DETECTED, rule id).
 DETECTED = "detected"
@@ -26,6 +30,21 @@ DETECTED = "detected"
 #: rules are to see it, and the metrics of the group that changed. (When a job is submitted or
 #: starts, the number of pending nodes changes too; `RulesByNews` derives that from the event.)
 News = tuple[str | None, tuple[Change, ...]]
+
+#: The effect of most events.
+NO_NEWS: News = (None, ())
+
+
+def further_triggers(news: News) -> list[str]:
+    """Return the triggers of an event of a job besides `job-EVENT`: by its outcome, and by marks.
+
+    >>> further_triggers(("failed", ((COUNT, "failed"), *GAVE_UP)))
+    ['job-fail', 'job-gave-up']
+    """
+    outcome, changed = news
+    triggers = [] if outcome is None else [TRIGGER_OF[outcome]]
+    triggers += [name for kind, name in changed if kind == TRIGGER]
+    return triggers
 
 
 class _Latest:
@@ -83,7 +102,7 @@ class RulesByNews:
         if latest is not None and latest.changed is changed and latest.outcome == outcome:
             tables = latest.tables
         else:
-            tables = self._tables_for(group, event, outcome, changed)
+            tables = self._tables_for(group, event, news)
         if not tables:
             return ()
         if len(tables) == 1:
@@ -94,14 +113,13 @@ class RulesByNews:
             by_position.update(table)
         return [by_position[position] for position in sorted(by_position)]
 
-    def _tables_for(
-        self, group: str, event: str, outcome: str | None, changed: tuple[Change, ...]
-    ) -> tuple[dict[int, RuleState], ...]:
+    def _tables_for(self, group: str, event: str, news: News) -> tuple[dict[int, RuleState], ...]:
         """Return the tables for `triggered`, and cache them if further such events are likely."""
+        outcome, changed = news
         key = group, event, outcome, changed
         tables = self._tables_of.get(key)
         if tables is None:
-            tables = self._own_tables(group, event, outcome, changed)
+            tables = self._own_tables(group, event, news)
             # A cache of memos could grow without bound, since each memo can change other metrics,
             # and detections are rare. Other events change the same metrics again and again.
             if event == "memo" or any(kind == DETECTED for kind, _ in changed):
@@ -110,25 +128,18 @@ class RulesByNews:
         self._latest.setdefault(group, {})[event] = _Latest(outcome, changed, tables)
         return tables
 
-    def _own_tables(
-        self, group: str, event: str, outcome: str | None, changed: Collection[Change]
-    ) -> tuple[dict[int, RuleState], ...]:
+    def _own_tables(self, group: str, event: str, news: News) -> tuple[dict[int, RuleState], ...]:
         """Return the tables with rules for `triggered`, without empty ones."""
-        triggers = [f"job-{event}"]
-        if outcome is not None:
-            triggers.append(TRIGGER_OF[outcome])
-        if GAVE_UP in changed:
-            triggers.append(GAVE_UP_TRIGGER)
         tables = [
             self._own.get(key)
-            for trigger in triggers
+            for trigger in (f"job-{event}", *further_triggers(news))
             for key in ((trigger, group), (trigger, None))
         ]
         tables += [
             self._metric.get(
                 MetricPath(statistic, MEMBER if statistic in MEMBER_METRICS else group, variable)
             )
-            for statistic, variable in changed
+            for statistic, variable in news[1]
         ]
         if event in ("submit", "start"):
             tables.append(self._metric.get(PENDING_NODES))

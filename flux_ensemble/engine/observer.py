@@ -13,7 +13,14 @@ from flux_ensemble import eventlog
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import Interrupted, JobEvent
 from flux_ensemble.engine.feature import Standing
-from flux_ensemble.engine.job_changes import DETECTED, GAVE_UP, TRIGGER_OF, Change, News
+from flux_ensemble.engine.job_changes import (
+    DETECTED,
+    GAVE_UP,
+    NO_NEWS,
+    Change,
+    News,
+    further_triggers,
+)
 from flux_ensemble.engine.job_keys import split
 from flux_ensemble.engine.job_view import caused_by
 from flux_ensemble.engine.jobs import FIRST_SEEN, ActiveJob, Phase
@@ -82,7 +89,6 @@ class PoolCounts:
         return tuple(changed)
 
 
-_NO_NEWS: Final[News] = (None, ())
 _VALIDATED: Final[News] = (None, ((COUNT, "submitted"),))
 _STARTED: Final[News] = (None, (("", "pending"),))
 
@@ -158,7 +164,7 @@ class Observer:
         detected = core.stats.detected
         if detected:
             detected.clear()
-        job, news = core.workload.jobs.get(event.job), _NO_NEWS
+        job, news = core.workload.jobs.get(event.job), NO_NEWS
         if job is None:
             job = self._admit(event)
             if job is None:
@@ -185,7 +191,7 @@ class Observer:
             # Rules on outcomes do not see the attempt; rules on its counters do.
             name = INTERRUPTED
         states = core.rules.by_news.triggered(group, name, news)
-        return self._triggered(job, event, states) if states and core.acting else ()
+        return self._triggered(job, event, news, states) if states and core.acting else ()
 
     def _is_nothing(self, job: ActiveJob) -> bool:
         """Return whether rules on jobs ignore the end of an interrupted job."""
@@ -262,12 +268,11 @@ class Observer:
         if job.outcome == INTERRUPTED:
             # The ensemble does not run foreign jobs again.
             job.outcome = "failed"
-        triggers = [f"job-{event.name}"]
-        if job.outcome is not None and known is None:
-            triggers.append(TRIGGER_OF[job.outcome])
+        news: News = (job.outcome if known is None else None), ()
         if job.phase is _GONE:
             del core.foreign[event.job]
-        return self._triggered(job, event, core.rules.foreign(triggers, job.group))
+        triggers = f"job-{event.name}", *further_triggers(news)
+        return self._triggered(job, event, news, core.rules.foreign(triggers, job.group))
 
     # -- counts and streams -------------------------------------------------------
 
@@ -322,7 +327,7 @@ class Observer:
         return None, self.values.published(job, group, event.context)
 
     def _on_gone(self, job: ActiveJob, group: str, event: JobEvent, known: str | None) -> News:
-        news = _NO_NEWS if job.outcome is known else self._conclude(job, group, event, ())
+        news = NO_NEWS if job.outcome is known else self._conclude(job, group, event, ())
         if job.nodes:
             outcome, changed = news
             news = outcome, changed + self._want_no_nodes(job)
@@ -492,7 +497,7 @@ class Observer:
         if further is Further.GAVE_UP:
             job.gave_up = True
             counts["gave-up"] += 1
-            changed += (GAVE_UP,)
+            changed += GAVE_UP
         return changed
 
     def news_of_success(self, pool: str) -> tuple[News, ...]:
@@ -502,22 +507,23 @@ class Observer:
         """
         concluded = (*_SUCCEEDED, *_CONCLUDED["success"], *_FINISHED)
         return (
-            _NO_NEWS,
+            NO_NEWS,
             (None, _with_pool(_VALIDATED[1], pool)),
             _STARTED,
             ("success", _with_pool(concluded, pool)),
-            _NO_NEWS,
+            NO_NEWS,
         )
 
     # -- rules --------------------------------------------------------------------
 
     def _triggered(
-        self, job: ActiveJob, event: JobEvent, states: Sequence[RuleState]
+        self, job: ActiveJob, event: JobEvent, news: News, states: Sequence[RuleState]
     ) -> Sequence[TriggerQueue]:
         """Return the rules that a job event triggers, with their cause."""
         if not states:
             return ()
         cause = caused_by(self._core, job, event.name, event.t, event.context)
+        cause.news = news
         memo = event.context if event.name == "memo" else None
         return [TriggerQueue(state, cause, None, memo) for state in states]
 

@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from flux_ensemble.document.keys.rules import GAVE_UP_TRIGGER
 from flux_ensemble.document.model import Action, Rule
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.core import Core
-from flux_ensemble.engine.job_changes import TRIGGER_OF
+from flux_ensemble.engine.job_changes import further_triggers
 from flux_ensemble.engine.pending import Origin
 from flux_ensemble.engine.render import action_json
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
 from flux_ensemble.metrics.conditions import Variable
-from flux_ensemble.metrics.job_fields import JobField
 
 
 class RuleActions:
@@ -91,14 +89,5 @@ def _origin(state: RuleState, cause: Cause) -> Origin:
 
 def _trigger(rule: Rule, cause: Cause) -> str:
     """Return the trigger of a rule that a cause matches, for a rule with several triggers."""
-    trigger = str(cause.event["trigger"])
-    if trigger in rule.triggers:
-        return trigger
-    if rule.more_triggers and cause.job is not None:
-        of_outcome = TRIGGER_OF.get(cause.job(JobField("outcome")))
-        for trigger in rule.triggers:
-            if trigger == of_outcome:
-                return trigger
-        if GAVE_UP_TRIGGER in rule.triggers:
-            return GAVE_UP_TRIGGER
-    return rule.trigger
+    triggers = (str(cause.event["trigger"]), *further_triggers(cause.news))
+    return next((trigger for trigger in triggers if trigger in rule.triggers), rule.trigger)

@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any
 
 from flux_ensemble.document.action_templates import Filling
-from flux_ensemble.document.keys.rules import JOB_EVENTS, RUNNING_TRIGGER
+from flux_ensemble.document.keys.rules import RUNNING_TRIGGER, TRIGGER_EVENTS
 from flux_ensemble.document.model import Action, Rule, Spec
 from flux_ensemble.document.scopes import names_of, scope_of_rule
 from flux_ensemble.engine.combinations import parse_name
@@ -36,9 +36,6 @@ from flux_ensemble.metrics.paths import (
 BASE_EVENTS = frozenset(
     {"submit", "validate", "invalidate", "start", "finish", "exception", "clean", "memo"}
 )
-
-#: Trigger -> the event that it needs. Triggers that name an outcome need only `BASE_EVENTS`.
-_NEEDED = {f"job-{name}": name for name in JOB_EVENTS}
 
 #: Trigger and group of rules that react to no event of a job, or to its last one at most.
 _NO_REACTION = frozenset((trigger, None) for trigger in ("start", "timer", "time-left", "idle"))
@@ -139,7 +136,8 @@ class RuleIndex:
         ):
             self.wants_tallies.append(state)
         self.wants_expiration |= rule.trigger == "time-left" or LEFT in read
-        self.wants_events |= {_NEEDED[name] for name in rule.triggers if name in _NEEDED}
+        named = [name for name in rule.triggers if name in TRIGGER_EVENTS]
+        self.wants_events |= {TRIGGER_EVENTS[name] for name in named}
         return state
 
     def retire(self, state: RuleState) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from flux_ensemble.engine.job_changes import NO_NEWS, News
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.metrics.conditions import Lookup
 from flux_ensemble.metrics.job_fields import IdleField, JobField
@@ -32,6 +33,7 @@ class Cause:
         group: the group of the ensemble's job that is the cause, or None.
         combinations: the watched combinations of that job.
         member: the number of the member that the firing is about, 0 if it is about none.
+        news: the effect of the event, if it is one of a job.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Cause:
         group: str | None = None,
         combinations: tuple[str, ...] = (),
         member: int = 0,
+        news: News = NO_NEWS,
     ) -> None:
         self.event = event
         self.rule = rule
@@ -51,6 +54,7 @@ class Cause:
         self.group = group
         self.combinations = combinations
         self.member = member
+        self.news = news
 
 
 class TriggerQueue:

@@ -36,10 +36,13 @@ class Trigger(NamedTuple):
     Args:
         about: when it fires, for the guide. Links lead from docs/.
         knows: what expressions know of the job that triggers the rule; None if none does.
+        event: the event of the journal without which it never fires, if not every ensemble
+            receives that; else empty.
     """
 
     about: str
     knows: Known | None = None
+    event: str = ""
 
 
 #: Job events of RFC 21 that a rule can name as `job-EVENT`. At what can come at any time all may be
@@ -138,7 +141,7 @@ _TRIGGERS: Mapping[str, Trigger] = {
     "anomaly": Trigger(
         "A job has published a value [unlike those before](metrics.md#drift-and-anomalies)."
     ),
-    **{f"job-{name}": event for name, event in _EVENTS.items()},
+    **{f"job-{name}": trigger._replace(event=name) for name, trigger in _EVENTS.items()},
     "job-success": Trigger("A job has succeeded, see [outcomes](metrics.md#outcomes).", Known.END),
     "job-fail": Trigger("A job has failed, see [outcomes](metrics.md#outcomes).", Known.END),
     "job-cancel": Trigger("A job was cancelled.", Known.END),
@@ -176,6 +179,11 @@ _OF_ENTRIES = tuple(dict.fromkeys(f"{name.partition('-')[0]}-" for name in OF_EN
 #: Triggers on jobs -> what expressions know of the job then.
 KNOWN_AT: Mapping[str, Known] = {
     name: trigger.knows for name, trigger in _TRIGGERS.items() if trigger.knows is not None
+}
+
+#: Triggers on jobs -> the event of the journal that they need.
+TRIGGER_EVENTS: Mapping[str, str] = {
+    name: trigger.event for name, trigger in _TRIGGERS.items() if trigger.event
 }
 
 #: Action -> what it does, for the guide. Links lead from docs/.
