@@ -570,12 +570,10 @@ class Ensemble:
             job = job["job"]
         if isinstance(job, Mapping):
             return job
-        from flux_ensemble.results.hosts import parser_of
-
         # A job of a member has its name before its id.
         member, _, text = str(job).rpartition(":")
         try:
-            id = parser_of(self._running.client)(text)
+            id = self._running.client.job_id(text)
         except ValueError:
             one = ": pass one of them, such as output(best()[0])" * isinstance(job, list)
             raise WrongArgumentError(

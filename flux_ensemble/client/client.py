@@ -17,6 +17,7 @@ only dependency (examples/raw_rpc.py).
 
 from __future__ import annotations
 
+import builtins
 import errno
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,9 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 from flux_ensemble import eventlog
 from flux_ensemble.client.connection import Connection
-from flux_ensemble.client.errors import EnsembleError, failure
+from flux_ensemble.client.errors import EnsembleError
 from flux_ensemble.client.instance import user_context
 from flux_ensemble.client.log import EnsembleLog
+from flux_ensemble.client.news import News
 from flux_ensemble.client.requests import EnsembleRequests
 from flux_ensemble.client.tables import JobTable, wants_interrupted
 
@@ -102,6 +104,14 @@ class Client(Connection, EnsembleRequests):
         """
         ensembles: Summaries = self.call("list")["ensembles"]
         return ensembles
+
+    def names(self) -> builtins.list[str]:
+        """Return the names of all ensembles, the latest last.
+
+        >>> client.names()
+        ['demo']
+        """
+        return [summary["name"] for summary in self.list()]
 
     def status(self, name: str | None = None) -> Status:
         """Return the service, the nodes, the queue, and the ensembles (or the one of that name).
@@ -234,6 +244,17 @@ class Client(Connection, EnsembleRequests):
                 return {"name": name, "state": read.state, "reason": read.reason}
         raise EnsembleError(errno.ENOENT, f"ensemble {name!r} was unloaded before it ended")
 
+    def news(self, name: str) -> News:
+        """Return a reader of what is new in an ensemble.
+
+        >>> from collections import deque
+        >>> news, log = client.news("demo"), deque()
+        >>> news.read(log)
+        >>> log[0]["name"], list(news.failed())
+        ('load', [])
+        """
+        return News(self, name)
+
     def unload(self, name: str) -> State:
         """Remove an ensemble that has ended from the service.
 
@@ -254,9 +275,6 @@ class Jobs(JobTable):
         connection: to the service.
         payload: of the requests: the ensemble, and the selection of jobs.
         interrupted, last: as for `JobTable`.
-
-    Attributes:
-        dropped: after an iteration, the number of jobs that the record had no room for.
     """
 
     def __init__(
@@ -272,7 +290,6 @@ class Jobs(JobTable):
         )
         self._connection = connection
         self._payload = payload
-        self.dropped = 0
 
     def _others(self) -> Iterable[JobRow]:
         chosen = [self._payload[key] for key in ("filter", "outcome")]
@@ -303,14 +320,5 @@ class Jobs(JobTable):
                 left_out = answer.get("left_out", 0)
         return None if total is None else (rows[-last:], total, left_out)
 
-    def _answers(self, more: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """Send a request, and yield the responses to it."""
-        t_sent = time.monotonic()
-        future = self._connection.send("jobs", {**self._payload, **more}, stream=True)
-        try:
-            while True:
-                yield self._connection.response(future, t_sent)
-                future.reset()
-        except OSError as exc:
-            if exc.errno != errno.ENODATA:
-                raise failure(exc, "jobs") from exc
+    def _answers(self, more: Mapping[str, Any]) -> Iterator[Any]:
+        return self._connection.stream("jobs", {**self._payload, **more})

@@ -23,6 +23,7 @@ from flux_ensemble.client.errors import (
 from flux_ensemble.client.instance import no_instance
 from flux_ensemble.client.payloads import sendable
 from flux_ensemble.client.reconnect import LOOK_INTERVAL, LOOK_TIMEOUT
+from flux_ensemble.own_command import own_command
 
 #: Seconds that requests wait for a service that is being restarted, and between two attempts.
 RETURN_SECONDS = 10.0
@@ -75,6 +76,10 @@ class Connection:
         BindingsError: Flux's Python bindings are not usable.
         EnsembleError: there is no Flux instance to connect to.
     """
+
+    #: What the ensembles are in, and a job as it is named to commands.
+    KIND = "Flux"
+    EXAMPLE = "ƒ2Hu4Rn"
 
     def __init__(self, handle: Any = None, *, uri: str | None = None) -> None:
         require_flux()
@@ -241,6 +246,93 @@ class Connection:
         except (OSError, IndexError):
             return None
         return host
+
+    def interrupted(self, name: str) -> None:
+        """Return the status of an ensemble whose run was interrupted: a service goes on itself.
+
+        >>> client.interrupted("demo")
+        """
+
+    def kept_file(self, name: str, job: int) -> None:
+        """Return the file for the output of a job whose document names none: Flux keeps it.
+
+        >>> client.kept_file("demo", 1)
+        """
+
+    def owner(self, name: str) -> int:
+        """Return the user who owns the instance, and so each ensemble `name` in it.
+
+        >>> from os import getuid
+        >>> client.owner("demo") == getuid()
+        True
+        """
+        return int(self.handle.attr_get("security.owner"))
+
+    def facts(self, status: Mapping[str, Any]) -> dict[str, str]:
+        """Return facts about the service and the instance, as a report has them.
+
+        Args:
+            status: the response to `status`.
+
+        >>> list(client.facts(client.status()))
+        ['Service', 'Flux']
+        """
+        service = status["service"]
+        return {
+            "Service": f"flux-ensemble {service['version']}, Python {service['python']}",
+            "Flux": str(self.handle.attr_get("version")),
+        }
+
+    def command(self, *words: str) -> str:
+        """Return a command about ensembles of the instance, as text for a shell.
+
+        >>> client.command("jobs", "my demo")
+        "flux ensemble jobs 'my demo'"
+        """
+        return own_command(*words, flux=True)
+
+    @staticmethod
+    def label(id: int) -> str:
+        """Return a job id as Flux prints it, f58 (RFC 19).
+
+        >>> client.job_id(client.label(1234567))
+        1234567
+        """
+        from flux.job.JobID import id_encode
+
+        return str(id_encode(id))
+
+    @staticmethod
+    def job_id(text: str) -> int:
+        """Return the job id of a text in a form of RFC 19.
+
+        Raises:
+            ValueError: it is none.
+
+        >>> client.job_id("0x10")
+        16
+        """
+        from flux.job import JobID
+
+        return int(JobID(text))
+
+    def stream(self, op: str, payload: Mapping[str, Any]) -> Iterator[Any]:
+        """Send a request, and yield the responses to it.
+
+        Raises:
+            EnsembleError: the request failed.
+        """
+        t_sent = time.monotonic()
+        future = self.send(op, payload, stream=True)
+        try:
+            while True:
+                yield self.response(future, t_sent)
+                future.reset()
+        except EnsembleError:
+            raise
+        except OSError as exc:
+            if exc.errno != errno.ENODATA:
+                raise failure(exc, op) from exc
 
     def comes_back(self) -> bool:
         """Wait some seconds for a service that is away; return True if it is back.

@@ -123,6 +123,7 @@ class JobTable:
     Attributes:
         left_out: after an iteration, the number of such attempts that were left out.
         total: after an iteration, the number of jobs, of which the last ones are there.
+        dropped: after an iteration, the number of jobs that the record had no room for.
 
     >>> job = {"id": 1, "group": "md", "outcome": None, "params": {"t": 300}, "memo": {"loss": 0.5}}
     >>> jobs = JobTable(lambda: [job])
@@ -152,7 +153,7 @@ class JobTable:
         self._more = others
         self._interrupted = interrupted
         self._stopped = stopped or (lambda: False)
-        self.left_out = 0
+        self.left_out = self.dropped = 0
         #: For the rows of an iteration that has not begun, if its length was requested before.
         self._ahead: list[list[JobRow]] | None = None
 

@@ -90,14 +90,12 @@ def none_kept(target: Target, name: str, status: Mapping[str, Any]) -> str:
         target, name: the ensemble.
         status: of it.
     """
-    from flux_ensemble.results.hosts import command_of
-
     if for_guests(status):
         return "only the owner of the instance may see the best jobs"
     for job in islice(target.jobs(name), _MOST_JOBS):
         for key, value in job.get("memo", {}).items():
             if type(value) in (int, float):
-                command = command_of(target, "jobs", name, "--sort", f"memo.{key}")
+                command = target.command("jobs", name, "--sort", f"memo.{key}")
                 reason = no_best(name, f"{job['group']}-{key}")
                 return f"{reason}; '{command}' sorts its jobs (-memo.{key}: the largest first)"
     return no_best(name)
@@ -178,7 +176,6 @@ _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 def ties(target: Target, status: EnsembleStatus) -> Iterator[str]:
     """Yield, for each best job or trial that is not the only one, which others are as good."""
     from flux_ensemble.metrics.names import STREAMS
-    from flux_ensemble.results.hosts import command_of
 
     for best in status.get("best", ()):
         if best["job"] is None or best["of"] in STREAMS or not _PLAIN.fullmatch(best["of"]):
@@ -192,7 +189,7 @@ def ties(target: Target, status: EnsembleStatus) -> Iterator[str]:
             words = "jobs", name, "--group", best["group"], "--filter", filter
             yield (
                 f"{best['name']}: {others:,}{more} other job{'s'[: others != 1]} "
-                f"{'has' if others == 1 else 'have'} the same {key}: {command_of(target, *words)}"
+                f"{'has' if others == 1 else 'have'} the same {key}: {target.command(*words)}"
             )
     for search in status.get("searches", ()):
         trials: Any = search.get("best", ())

@@ -21,7 +21,7 @@ from flux_ensemble.extras import install_command
 from flux_ensemble.files import replacing
 from flux_ensemble.metrics.job_row import COLUMNS, OF_ALL
 from flux_ensemble.results.best import best_of
-from flux_ensemble.results.hosts import Target, label_of
+from flux_ensemble.results.hosts import Target
 from flux_ensemble.scalars import as_text, measured
 
 Job = Mapping[str, Any]
@@ -94,7 +94,7 @@ def write_best(target: Target, name: str, path: Path, *, force: bool = False) ->
         ExportError: the file cannot be written.
         EnsembleError: the ensemble keeps no best jobs.
     """
-    return write(path, best_of(target, name, label_of(target)), force=force)
+    return write(path, best_of(target, name, target.label), force=force)
 
 
 def check(path: Path) -> Callable[[Path, Iterable[Job]], None]:

@@ -27,11 +27,10 @@ from typing import Any
 from flux_ensemble.client import EnsembleError
 from flux_ensemble.job_ids import shown
 from flux_ensemble.metrics.signals import name_of
-from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.report.source import Failure, Lift, Written, place_of
 from flux_ensemble.report.texts import plural, seconds
 from flux_ensemble.results.best import told_keys
-from flux_ensemble.results.hosts import Target, command_of, label_of
+from flux_ensemble.results.hosts import Target
 from flux_ensemble.results.job_output import Outputs
 from flux_ensemble.results.shared_files import SharedFiles
 from flux_ensemble.scalars import as_text, brief
@@ -670,11 +669,11 @@ def failures_of(
             )
         counted.add(job)
     outputs = Outputs(target, name)
-    command_for = command or (lambda kind: command_of(target, *kind.words(name)))
+    command_for = command or (lambda kind: target.command(*kind.words(name)))
     reasons = list(
         described(
             counted,
-            label=label_of(target),
+            label=target.label,
             tail=outputs.tail,
             missing=outputs.missing,
             command=command_for,
@@ -684,7 +683,7 @@ def failures_of(
     if wrote and command is None:
         words = [] if group is None else ["--group", group]
         words += ["--outcome", next(one for one in FAILED if one in wrote)]
-        output = command_of(target, "output", name, *words)
+        output = target.command("output", name, *words)
     return FailureSummary(
         summary=counted.said,
         failed=counted.failed,
@@ -745,5 +744,5 @@ def _node(place: str, target: Target) -> str:
     member, _, rank = place.rpartition(":")
     if member:
         return f"rank {rank} of member {member}"
-    host = None if isinstance(target, LocalClient) else target.host_of(int(rank))
+    host = target.host_of(int(rank))
     return f"rank {rank} ({host})" if host else f"rank {rank}"

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.client import Client
-from flux_ensemble.own_command import own_command
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed
@@ -16,34 +15,6 @@ if TYPE_CHECKING:
 
 #: The host to which requests are sent.
 Target = Client | LocalClient
-
-
-def job_id(number: int) -> str:
-    """Return a job id as f58 (RFC 19)."""
-    from flux.job.JobID import id_encode
-
-    return str(id_encode(number))
-
-
-def label_of(target: Target) -> Callable[[int], str]:
-    """Return the function that formats a job id: f58 in Flux, a small number in a local run."""
-    return str if isinstance(target, LocalClient) else job_id
-
-
-def parser_of(target: Target) -> Callable[[str], int]:
-    """Return the function that reads a job id as it is printed, or raises `ValueError`."""
-    if isinstance(target, LocalClient):
-        return int
-    from flux.job import JobID
-
-    return lambda id: int(JobID(id))
-
-
-def command_of(target: Target, *words: str) -> str:
-    """Return a command about ensembles of the target, with the options that chose it."""
-    if isinstance(target, LocalClient):
-        return target.command(*words)
-    return own_command(*words, flux=True)
 
 
 def members_of(status: Mapping[str, Any]) -> list[MemberStatus]:

@@ -83,9 +83,7 @@ class Outputs:
     @cached_property
     def _owner(self) -> int:
         """The user who owns the ensemble."""
-        if isinstance(self._target, LocalClient):
-            return self._target.owner(self._name)
-        return int(self._target.handle.attr_get("security.owner"))
+        return self._target.owner(self._name)
 
     def tail(self, job: _Job) -> list[str]:
         """Return the last lines that a job wrote; none if they cannot be read.
@@ -253,8 +251,7 @@ class Outputs:
         return files
 
     def _is_kept(self, job: _Job, path: str) -> bool:
-        target = self._target
-        return isinstance(target, LocalClient) and path == target.kept_file(self._name, job["id"])
+        return path == self._target.kept_file(self._name, job["id"])
 
     def _of_file(self, path: str, most: int) -> bytes:
         try:

@@ -5,76 +5,45 @@ from __future__ import annotations
 import contextlib
 import errno
 import time
-from functools import partial
 from typing import Any
 
-from flux_ensemble.client import Client, EnsembleError
-from flux_ensemble.queues.local.client import LocalClient
+from flux_ensemble.client import EnsembleError
+from flux_ensemble.queues.local.client import LocalStateError
 from flux_ensemble.report.source import Source
-from flux_ensemble.results.hosts import command_of, job_id
+from flux_ensemble.results.hosts import Target
 from flux_ensemble.results.job_output import Outputs
 
 
-def source_of(client: Client | LocalClient, name: str) -> Source:
+def source_of(target: Target, name: str) -> Source:
     """Return an ensemble as the source of a report.
 
     Raises:
         EnsembleError: there is none of the name, or it cannot be read.
     """
-    return _local(client, name) if isinstance(client, LocalClient) else _loaded(client, name)
-
-
-def _loaded(client: Client, name: str) -> Source:
-    status = client.status(name)
-    ensemble: Any = status["ensembles"][0]
-    service = status["service"]
-    if "pid" not in service:
+    status: Any = target.status(name)
+    (ensemble,) = status["ensembles"]
+    if "rules" not in ensemble:
         raise EnsembleError(errno.EPERM, "only the owner of the instance may make a report")
-    jobs, outputs = client.jobs(name, interrupted=True), Outputs(client, name)
-    nodes = status["nodes"]["node_up_count"]
-    facts = {
-        "Service": f"flux-ensemble {service['version']}, Python {service['python']}",
-        "Flux": str(client.handle.attr_get("version")),
-        "Directory": ensemble["directory"],
-    }
+    jobs, outputs = target.jobs(name, interrupted=True), Outputs(target, name)
+    why: dict[str, Any] = {}
+    # A local run of an earlier version has no such file.
+    with contextlib.suppress(LocalStateError):
+        why = {rule["id"]: rule for rule in target.why(name)["rules"]}
+    nodes = status.get("nodes", {})
+    up = None if "pools" in ensemble else nodes.get("node_up_count")
     return Source(
-        kind="Flux",
+        kind=target.KIND,
         status=ensemble,
-        metrics=client.metrics(name),
+        metrics=target.metrics(name),
         jobs=jobs,
-        entries=client.log(name),
-        label=job_id,
+        entries=target.log(name),
+        label=target.label,
         now=time.time(),
         dropped=lambda: jobs.dropped,
-        why={rule["id"]: rule for rule in client.why(name)["rules"]},
-        size=None
-        if nodes is None or "pools" in ensemble
-        else (nodes, status["nodes"]["node_cores_up"] // max(1, nodes)),
-        facts=facts,
-        tail=outputs.tail,
-        command=partial(command_of, client),
-        missing=outputs.missing,
-    )
-
-
-def _local(states: LocalClient, name: str) -> Source:
-    (ensemble,) = states.status(name)["ensembles"]
-    outputs = Outputs(states, name)
-    why: dict[str, Any] = {}
-    # A run of an earlier version has no such file.
-    with contextlib.suppress(EnsembleError):
-        why = {rule["id"]: rule for rule in states.why(name)["rules"]}
-    return Source(
-        kind="local queue",
-        status=ensemble,
-        metrics=states.metrics(name),
-        jobs=states.jobs(name, interrupted=True),
-        entries=states.log(name),
-        label=str,
-        now=time.time(),
         why=why,
-        facts={"Directory": ensemble.get("directory", "")},
+        size=None if up is None else (up, nodes["node_cores_up"] // max(1, up)),
+        facts={**target.facts(status), "Directory": ensemble.get("directory", "")},
         tail=outputs.tail,
-        command=states.command,
+        command=target.command,
         missing=outputs.missing,
     )

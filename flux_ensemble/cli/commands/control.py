@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import click
@@ -18,7 +17,7 @@ from flux_ensemble.client.errors import EnsembleError
 from flux_ensemble.client.troubles import ways_on
 from flux_ensemble.job_ids import JobIds
 from flux_ensemble.queues.local.client import LocalClient
-from flux_ensemble.results.hosts import Target, command_of, label_of
+from flux_ensemble.results.hosts import Target
 
 
 @click.command
@@ -121,7 +120,7 @@ def _say_left(target: Target, name: str, *, had_ended: bool) -> None:
     """
     # It is cancelled, whatever becomes of a further request.
     with suppress(EnsembleError):
-        status, command = target.status(name)["ensembles"][0], partial(command_of, target)
+        status, command = target.status(name)["ensembles"][0], target.command
         for sentence in [ways_on(status, command)] if had_ended else left(status, command):
             say(sentence)
 
@@ -202,7 +201,7 @@ def _remove(target: Target, name: str, *, force: bool) -> None:
 
 
 def _print_ids(ids: Sequence[int], target: Target) -> None:
-    for name in submitted_names(ids, label_of(target)):
+    for name in submitted_names(ids, target.label):
         click.echo(name)
     if waiting := waiting_text(ids):
         click.echo(waiting, err=True)

@@ -40,14 +40,10 @@ from flux_ensemble.client.tables import left_out
 from flux_ensemble.job_ids import shown
 from flux_ensemble.metrics.job_row import dotted
 from flux_ensemble.metrics.names import ATTEMPT_OUTCOMES
-from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.queues.local.continuation import clause_of
 from flux_ensemble.results.hosts import (
     Target,
-    command_of,
-    label_of,
     members_of,
-    parser_of,
     unknown_keys,
 )
 from flux_ensemble.scalars import number
@@ -312,17 +308,13 @@ def chosen(target: Target, name: str, choice: Choice) -> Iterator[Iterable[Any]]
 
 def _say_missing(target: Target, name: str, found: Any) -> None:
     """Report the jobs that are missing in a table of jobs of an ensemble that was read."""
-    if isinstance(target, LocalClient):
-        status = target.states.status(name)
-        if target.states.is_interrupted(status) and (waiting := status["jobs"]["waiting"]):
-            have = "has" if waiting == 1 else "have"
-            clause = clause_of(status.get("again"))
-            say(
-                f"{counted(waiting, 'job')} {have} not ended: its run was interrupted, and {clause}"
-            )
+    status = target.interrupted(name)
+    if status is not None and (waiting := status["jobs"]["waiting"]):
+        have = "has" if waiting == 1 else "have"
+        clause = clause_of(status.get("again"))
+        say(f"{counted(waiting, 'job')} {have} not ended: its run was interrupted, and {clause}")
     if number := getattr(found, "left_out", 0):
         say(left_out(number, "--interrupted"))
-    # Not known of a local run.
     if dropped := getattr(found, "dropped", 0):
         print_error(f"{dropped} jobs are not in the record: it is full (limits.records)")
 
@@ -391,7 +383,7 @@ def jobs(
 def _say_number(target: Target, name: str, which: tuple[str, ...]) -> None:
     """Print what shows a number of jobs, if a number follows `-n`, as it does of head(1)."""
     if len(which) == 1 and which[0].isdigit():
-        so_many = command_of(target, "jobs", name, "-c", which[0])
+        so_many = target.command("jobs", name, "-c", which[0])
         say(
             f"-n leaves out the headings, so that {which[0]} is the id of a job: '{so_many}' "
             "shows so many jobs"
@@ -417,7 +409,7 @@ def _show(target: Target, name: str, rows: list[Any], order: Order, output: Outp
         output = output._replace(fmt=sorted_format(order.fields))
     output = output._replace(fmt=dotted_format(output.fmt))
     table = jobs_table(output.fmt)
-    output.show(table, [job_row(job, table, label_of(target)) for job in rows])
+    output.show(table, [job_row(job, table, target.label) for job in rows])
     if rows:
         sorting = (field for field in order.fields if field.startswith(_NAMED))
         named = {*nested_fields(output.fmt), *sorting}
@@ -561,7 +553,7 @@ def output(name: str, which: tuple[str, ...], choice: Choice, raw: bool, target:
             "name jobs, or choose them by options such as --group or --outcome failed", USAGE
         )
     outputs = Outputs(target, name)
-    label = label_of(target)
+    label = target.label
     if which:
         with naming(target, name):
             found = list(named_jobs(target, name, which))
@@ -619,7 +611,7 @@ def named_jobs(target: Target, name: str, texts: Iterable[str]) -> Iterator[_Job
         if len(found) == 1:
             yield found[0]
         elif found:
-            label = label_of(target)
+            label = target.label
             names = listed([shown(job["id"], job, label) for job in found])
             raise Failure(f"{len(found)} jobs have the id {id}: say which ({names})", USAGE)
         else:
@@ -628,11 +620,11 @@ def named_jobs(target: Target, name: str, texts: Iterable[str]) -> Iterator[_Job
 
 def _number(target: Target, name: str, id: str, text: str) -> int:
     try:
-        return parser_of(target)(id)
+        return target.job_id(id)
     except ValueError:
         target.status(name)  # of an unknown ensemble, the words may be in another order
         raise Failure(
-            f"expected a job such as {'17' if isinstance(target, LocalClient) else 'ƒ2Hu4Rn'}, or "
+            f"expected a job such as {target.EXAMPLE}, or "
             f"pool.3:ƒ2Hu4Rn where there are members, not {text!r}",
             USAGE,
         ) from None
@@ -649,7 +641,7 @@ def _unknown(target: Target, name: str, member: str, text: str) -> str:
     known = {one["name"] for one in members_of(status)} if member else set()
     known.update(job["member"] for job in jobs if member)
     if not member or member in known:
-        ids = [shown(job["id"], job, label_of(target)) for job in jobs]
+        ids = [shown(job["id"], job, target.label) for job in jobs]
         most = [*ids[:_MOST_IDS], f"and {len(ids) - _MOST_IDS:,} more"][: len(ids)]
         return f"{nothing} (jobs: {', '.join(most)})" if ids else f"{nothing}, which is empty"
     names = listed(sorted(known))

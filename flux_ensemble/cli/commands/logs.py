@@ -35,7 +35,7 @@ from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.client.reconnect import Received
 from flux_ensemble.client.troubles import sentence
 from flux_ensemble.queues.local.client import LocalClient
-from flux_ensemble.results.hosts import Target, label_of
+from flux_ensemble.results.hosts import Target
 from flux_ensemble.results.log_lines import explain, explain_several
 from flux_ensemble.words import STATE_STYLES, Line, Span
 
@@ -75,7 +75,7 @@ def log(
 ) -> int:
     """Print what ensemble NAME did: when, what, why, and how it went."""
     wanted = _Wanted(rule, group, -math.inf if since is None else since)
-    printer = _Printer(wanted, tail, as_json, follow, label_of(target))
+    printer = _Printer(wanted, tail, as_json, follow, target.label)
     try:
         if isinstance(target, LocalClient):
             _read_local(target, name, follow, printer)
@@ -85,10 +85,8 @@ def log(
         printer.go_on()
     if not printer.shown:
         _check_names(target, name, rule, group)
-    if follow and isinstance(target, LocalClient):
-        status = target.states.status(name)
-        if target.states.is_interrupted(status):
-            raise Failure(f"{name}: {status['reason']}")
+    if follow and (status := target.interrupted(name)) is not None:
+        raise Failure(f"{name}: {status['reason']}")
     return OK
 
 

@@ -35,7 +35,7 @@ from flux_ensemble.own_command import own_command
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.queues.local.continuation import SIZES
 from flux_ensemble.queues.local.root import StateError, advised
-from flux_ensemble.results.hosts import Target, command_of
+from flux_ensemble.results.hosts import Target
 from flux_ensemble.words import counted, running_again
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class RerunCommand:
                 "--detach does not wait for the end, when --report and --export are written", USAGE
             )
         if results and status["state"] not in FINAL_STATES:
-            command = command_of(self.target, "report", self.name)
+            command = self.target.command("report", self.name)
             raise Failure(
                 f"{self.name!r} goes on, and rerun does not wait for its end: there is no report "
                 f"and no export yet; '{command}' and 'export' write them later",
@@ -191,13 +191,13 @@ class RerunCommand:
         """Print which jobs run again; return whether to go on."""
         click.echo(f"{self.name}: {self._said(answer)}")
         if trials := answer.get("trials"):
-            more = command_of(self.target, "search", self.name, "--more", "N")
+            more = self.target.command("search", self.name, "--more", "N")
             say(
                 f"{counted(trials, 'trial')} of searches {'does' if trials == 1 else 'do'} not run "
                 f"again, as their search has their results: '{more}' gives it further ones"
             )
         if self.before is not None:
-            command, all = partial(command_of, self.target), not self.failed and self.filter is None
+            command, all = self.target.command, not self.failed and self.filter is None
             for sentence in left(self.before, command, searches=all):
                 say(sentence)
         if dropped := answer.get("dropped"):
@@ -205,7 +205,7 @@ class RerunCommand:
         self.none = not answer["jobs"]
         trials = 0 if self.before is None else failed_trials(self.before)
         if trials and self.none and self.filter is None:
-            why = command_of(self.target, "failures", self.name)
+            why = self.target.command("failures", self.name)
             say(f"{counted(trials, 'trial')} of searches failed: '{why}' says why")
         return not self.none and not self.dry_run
 
@@ -251,7 +251,7 @@ class RerunCommand:
 
     def _run_locally(self, client: LocalClient, status: EnsembleStatus, results: Results) -> int:
         if status["state"] not in FINAL_STATES and self.resume:
-            watch = command_of(client, "watch", self.name)
+            watch = client.command("watch", self.name)
             raise Failure(f"the run of {self.name!r} goes on: '{watch}' follows it")
         if status["state"] not in FINAL_STATES:
             self._say(client.call(self.OP, name=self.name, **self.asked))
@@ -316,7 +316,7 @@ class RerunCommand:
         clause = clause_of(status.get("again"))
         if own_command("rerun") in clause:
             return f"was interrupted before it ended: {clause}"
-        own = command_of(self.target, "rerun", "--resume", self.name)
+        own = self.target.command("rerun", "--resume", self.name)
         return f"was interrupted before it ended: {clause}, and so does '{own}'"
 
     def _cluster(self) -> VirtualCluster:

@@ -20,7 +20,7 @@ from flux_ensemble.cli.prose import fitted
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import targeted
 from flux_ensemble.results.best import for_guests, none_best, none_kept, ties
-from flux_ensemble.results.hosts import Target, label_of
+from flux_ensemble.results.hosts import Target
 from flux_ensemble.texts import one_line
 from flux_ensemble.words import ended_trials, more_trials, shown_search, unfeasible
 
@@ -212,7 +212,7 @@ def best(name: str, output: Output, target: Target) -> None:
     """
     with naming(target, name):
         (status,) = target.status(name)["ensembles"]
-    rows = best_rows(status, label_of(target))
+    rows = best_rows(status, target.label)
     if not rows:
         raise Failure(none_kept(target, name, status))
     if output.as_json:

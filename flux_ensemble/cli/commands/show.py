@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,7 +27,7 @@ from flux_ensemble.cli.prose import fitted
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import targeted
 from flux_ensemble.queues.local.client import summary_of
-from flux_ensemble.results.hosts import Target, command_of, label_of
+from flux_ensemble.results.hosts import Target
 from flux_ensemble.texts import hanging
 from flux_ensemble.words import STATE_STYLES, all_undone, counted, shown_state
 
@@ -155,7 +154,7 @@ def status(name: str | None, output: Output, target: Target) -> None:
     if output.is_default:
         _print_best(ensemble, target, output.no_header)
         waits = [wait["text"] for wait in ensemble.get("waits", ())]
-        for text in [*waits, *left(ensemble, partial(command_of, target))]:
+        for text in [*waits, *left(ensemble, target.command)]:
             click.echo(f"\n{fitted(hanging(text))}")
         members = member_rows(ensemble, time.time())
         if members:
@@ -165,7 +164,7 @@ def status(name: str | None, output: Output, target: Target) -> None:
 
 
 def _print_best(status: EnsembleStatus, target: Target, no_header: bool) -> None:
-    bests = best_rows(status, label_of(target))
+    bests = best_rows(status, target.label)
     if bests:
         click.echo()
         BESTS.show(bests, no_header=no_header)
@@ -293,7 +292,7 @@ def why(name: str, rule: str | None, as_json: bool, target: Target) -> None:
         if rule is None and answer["state"] != "completed":
             with naming(target, name):
                 (ensemble,) = target.status(name)["ensembles"]
-            for text in left(ensemble, partial(command_of, target)):
+            for text in left(ensemble, target.command):
                 click.echo(fitted(hanging(text)))
         click.echo()
     elif answer["state"] != "running":

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from flux_ensemble.cli.display.colours import colour, colour_off
 from flux_ensemble.cli.display.formats import Pairs, Table
 from flux_ensemble.cli.display.plain_tables import fsd
+from flux_ensemble.client import Client
 from flux_ensemble.results.best import best_job
-from flux_ensemble.results.hosts import job_id, members_of, runs_of
+from flux_ensemble.results.hosts import members_of, runs_of
 from flux_ensemble.scalars import brief
 from flux_ensemble.words import STATE_STYLES, elapsed, shown_state
 
@@ -275,7 +276,7 @@ def _member_job(job: int | str | None) -> str:
     """Return the id of a member's job: one of Flux as Flux writes it, others as they are."""
     if job is None:
         return ""
-    return job if isinstance(job, str) else job_id(job)
+    return job if isinstance(job, str) else Client.label(job)
 
 
 def rule_row(rule: RuleStatus) -> dict[str, Any]:

@@ -52,7 +52,6 @@ from flux_ensemble.client.errors import failure, given_up, given_up_loading, log
 from flux_ensemble.client.reconnect import AWAY, Received
 from flux_ensemble.deploy.launch import batch_system
 from flux_ensemble.own_command import own_command
-from flux_ensemble.results.hosts import job_id
 from flux_ensemble.run_names import named_otherwise, way_on
 from flux_ensemble.service.settings import kept_directory
 from flux_ensemble.words import Line, Span, in_words
@@ -413,7 +412,7 @@ class Follower:
         read = eventlog.read(entry)
         match read:
             case eventlog.JobEvent():
-                self._line(read.line(job_id))
+                self._line(read.line(self._client.label))
             case eventlog.Request() if self._forced is not None:
                 pass
             case _:

@@ -17,12 +17,12 @@ import click
 
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.prose import fitted
-from flux_ensemble.cli.session.target import kept_names, local_names, names_of, reach
+from flux_ensemble.cli.session.target import kept_names, local_names, reach
 from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.own_command import own_command
 from flux_ensemble.queues.local.client import LocalClient, summary_of
 from flux_ensemble.queues.local.continuation import Continuation
-from flux_ensemble.results.hosts import Target, command_of
+from flux_ensemble.results.hosts import Target
 from flux_ensemble.texts import listed
 
 if TYPE_CHECKING:
@@ -66,11 +66,11 @@ def overview() -> None:
 
     now = time.time()
     ENSEMBLES.show([ensemble_row(summary_of(status), now) for status in ensembles])
-    more = len(names_of(target)) - MOST if len(ensembles) == MOST else 0
+    more = len(target.names()) - MOST if len(ensembles) == MOST else 0
     if more > 0:
-        click.echo(f"and {more} more: '{command_of(target, 'list')}'")
+        click.echo(f"and {more} more: '{target.command('list')}'")
     click.echo()
-    _print(next_steps(ensembles, partial(command_of, target), flux=_is_flux(target)))
+    _print(next_steps(ensembles, target.command, flux=_is_flux(target)))
     _say_local_runs(target)
 
 
@@ -138,7 +138,7 @@ def latest(target: Target) -> list[EnsembleStatus]:
     Only their status is requested. Ensembles that cannot be read, or have been removed meanwhile,
     are left out.
     """
-    names = names_of(target)
+    names = target.names()
     found: list[EnsembleStatus] = []
     for name in reversed(names):
         if len(found) == MOST:

@@ -23,7 +23,7 @@ from flux_ensemble.own_command import own_command
 from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.queues.local.kinds import QUEUES, own_queue
 from flux_ensemble.queues.local.root import StateError, default_root
-from flux_ensemble.results.hosts import Target, command_of
+from flux_ensemble.results.hosts import Target
 from flux_ensemble.texts import listed
 
 #: The beginning of the error about an unknown ensemble.
@@ -153,19 +153,19 @@ def _meant(target: Target, names: Sequence[str | None]) -> str:
         name = PurePath(wrong).stem
         if name in known:
             words = [name if word == wrong else word for word in given]
-            meant = command_of(target, *command, *words)
+            meant = target.command(*command, *words)
             return f"{wrong!r} is a document: name its ensemble, '{meant}'"
         return f"{wrong!r} is a document: '{own_command('run', wrong)}' runs it"
     name = next((word for word in given if word in known), "")
     if PurePath(wrong).suffix == ".html" and command == ["report"]:
         words = [name] if name else known[-1:]
         if words:
-            meant = command_of(target, *command, *words, "-o", wrong)
+            meant = target.command(*command, *words, "-o", wrong)
             return f"the file to write is an option, '{meant}'"
     if not name or given[0] == name:
         return ""
     given.remove(name)
-    return f"NAME comes first: '{command_of(target, *command, name, *given)}'"
+    return f"NAME comes first: '{target.command(*command, name, *given)}'"
 
 
 def _several(value: Any) -> Sequence[Any]:
@@ -204,18 +204,6 @@ def trials_of(host: Callable[[], Target]) -> Callable[[str], str | None]:
         return "\n".join(map(json.dumps, ({"searches": searches}, *rows)))
 
     return jobs
-
-
-def names_of(target: Target) -> list[str]:
-    """Return the names of the ensembles of a host, the latest last.
-
-    Raises:
-        EnsembleError: the host does not answer.
-    """
-    if isinstance(target, LocalClient):
-        # Without reading the files of each run.
-        return target.names()
-    return [one["name"] for one in target.list()]
 
 
 def local_names() -> set[str]:

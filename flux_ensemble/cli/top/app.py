@@ -25,7 +25,8 @@ from flux_ensemble.cli.top.picture import Picture
 from flux_ensemble.cli.top.poller import Poller
 from flux_ensemble.cli.top.rows import STYLES, Rows
 from flux_ensemble.cli.top.screens import KEYS, JobsScreen, Prompt, Question, TextScreen
-from flux_ensemble.cli.top.source import PAGE, Source
+from flux_ensemble.cli.top.source import Source
+from flux_ensemble.client.news import PAGE
 from flux_ensemble.job_ids import shown
 from flux_ensemble.results.failures import FailureKind
 from flux_ensemble.texts import hanging, one_line, printable

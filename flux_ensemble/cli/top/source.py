@@ -1,16 +1,14 @@
-"""The sources of the live view's pictures: the service, or the files of local runs.
+"""The source of the live view's pictures: the service, or the files of local runs.
 
-Both transfer little: for a picture a list and the status of one ensemble, new entries of the log,
+It transfers little: for a picture a list and the status of one ensemble, new entries of the log,
 and jobs that failed since. Slow requests are repeated less often.
 """
 
 from __future__ import annotations
 
-import errno
 import time
-from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -20,24 +18,20 @@ from flux_ensemble.cli.display.progress import Paces
 from flux_ensemble.cli.session.target import reach
 from flux_ensemble.cli.top.picture import Picture
 from flux_ensemble.client import Client, EnsembleError
-from flux_ensemble.client.errors import failure
+from flux_ensemble.client.news import PAGE
 from flux_ensemble.client.reconnect import AWAY
 from flux_ensemble.client.responses import EnsembleStatus, Entry, RuleReason, Summary
 from flux_ensemble.engine.lifecycle import FINAL_STATES
-from flux_ensemble.queues.local.client import LocalClient, LocalStateError, summary_of
+from flux_ensemble.queues.local.client import LocalStateError, summary_of
 from flux_ensemble.results.failures import Failures
-from flux_ensemble.results.hosts import Target, label_of
+from flux_ensemble.results.hosts import Target
 from flux_ensemble.results.job_output import Outputs
 
-#: Number of log entries that are kept, and of jobs that are listed at once.
+#: Number of log entries that are kept.
 MOST_ENTRIES = 500
-PAGE = 1000
 
 #: Pause before a request is repeated, as a multiple of its duration.
 PATIENCE = 20.0
-
-#: Bytes at the end of a local log or file of jobs that are read at once.
-MOST_BYTES = 4 << 20
 
 _T = TypeVar("_T")
 
@@ -60,7 +54,7 @@ class Spaced:
         return result
 
 
-class Source(ABC):
+class Source:
     """A maker of pictures; used by one thread.
 
     Args:
@@ -70,14 +64,11 @@ class Source(ABC):
     Attributes:
         client: as the argument.
         label: returns the text of a job id.
-        command: the name of `flux ensemble` for this host.
     """
-
-    command: str
 
     def __init__(self, client: Target, name: str | None) -> None:
         self.client = client
-        self.label = label_of(client)
+        self.label = client.label
         self._only = name
         self._chosen = name
         self._forget()
@@ -88,9 +79,12 @@ class Source(ABC):
         self._failures = Failures()
         self._rules: Sequence[RuleReason] = ()
         self._log: deque[Entry] = deque(maxlen=MOST_ENTRIES)
-        self._t_log: float | None = None
         self._spaced_rules, self._spaced_failures = Spaced(), Spaced()
         self._begin_again()
+
+    def _begin_again(self) -> None:
+        """Read the log and the jobs from the beginning."""
+        self._news = self.client.news(self._chosen or "")
 
     def choose(self, name: str) -> None:
         """Display this ensemble from now on."""
@@ -134,9 +128,7 @@ class Source(ABC):
         whole, groups = self._paces.take(status, now)
         if "rules" in status:  # guests see neither these nor a log
             self._rules = self._spaced_rules.do(self._why, self._rules)
-            self._log.extend(self._new_entries())
-            if self._t_log is None:
-                self._t_log = self._first_time()
+            self._news.read(self._log)
             failed = sum(one["failed"] + one["timeout"] for one in status["groups"].values())
             if failed < self._failures.failed:
                 self._forget()  # another ensemble of the name
@@ -144,16 +136,20 @@ class Source(ABC):
                 self._spaced_failures.do(self._count_failures, None)
         return Picture(
             now, ensembles, status, whole, groups, self._rules, self._failures.kinds(),
-            list(self._log), self._t_log,
+            list(self._log), self._news.t_first,
         )  # fmt: skip
 
     def _count_failures(self) -> None:
-        for job in self._newly_failed():
+        for job in self._news.failed():
             self._failures.add(job)
 
     def _why(self) -> Sequence[RuleReason]:
         assert self._chosen is not None
-        return self._reasons(self._chosen)
+        try:
+            rules: Sequence[RuleReason] = self.client.why(self._chosen)["rules"]
+        except LocalStateError:
+            return self._rules  # a run that has only begun has said nothing yet
+        return rules
 
     def _ensembles(self) -> Sequence[Summary]:
         """Return all ensembles; none if one was named."""
@@ -187,118 +183,6 @@ class Source(ABC):
             )
         return method(self._chosen, *arguments, **more)
 
-    # -- what follows the log and the jobs -------------------------------------------------
-
-    @abstractmethod
-    def _reasons(self, name: str) -> Sequence[RuleReason]:
-        """Return why the rules of an ensemble fire or do not."""
-
-    @abstractmethod
-    def _new_entries(self) -> Iterable[Entry]:
-        """Return the log entries since the last call."""
-
-    @abstractmethod
-    def _first_time(self) -> float | None:
-        """Time at which the first entry of its log was written."""
-
-    @abstractmethod
-    def _newly_failed(self) -> Iterable[Mapping[str, Any]]:
-        """Return the jobs that failed since the last call."""
-
-    @abstractmethod
-    def _begin_again(self) -> None:
-        """Prepare to read log and jobs from the beginning."""
-
-
-class FluxSource(Source):
-    """The service of a Flux instance."""
-
-    command = "flux ensemble"
-
-    def __init__(self, client: Client, name: str | None) -> None:
-        self._client = client
-        super().__init__(client, name)
-
-    def _begin_again(self) -> None:
-        self._read = 0
-        self._first: float | None = None
-        self._after = {"failed": 0, "timeout": 0}
-
-    def _reasons(self, name: str) -> Sequence[RuleReason]:
-        return self._client.why(name)["rules"]
-
-    def _new_entries(self) -> Iterable[Entry]:
-        for entry in self._stream("log", {"name": self._chosen, "skip": self._read or None}):
-            if not self._read:
-                self._first = entry["timestamp"]
-            self._read += 1
-            yield entry
-
-    def _first_time(self) -> float | None:
-        return self._first
-
-    def _newly_failed(self) -> Iterable[Mapping[str, Any]]:
-        # One page per call, so that very many jobs arrive one page after the other.
-        for outcome, after in self._after.items():
-            request = {"name": self._chosen, "outcome": outcome, "after": after, "count": PAGE}
-            for answer in self._stream("jobs", request):
-                yield from answer["jobs"]
-                if "next" in answer:
-                    following = answer["next"]
-                    self._after[outcome] = answer["recorded"] if following is None else following
-
-    def _stream(self, op: str, request: Mapping[str, Any]) -> Iterator[Any]:
-        """Yield the responses to a streaming request."""
-        future = self._client.send(op, request, stream=True)
-        try:
-            while True:
-                yield future.get()
-                future.reset()
-        except EnsembleError:
-            raise
-        except OSError as error:
-            if error.errno != errno.ENODATA:
-                raise failure(error, op) from error
-
-
-class LocalSource(Source):
-    """The files of local runs."""
-
-    command = "flux-ensemble"
-
-    def __init__(self, states: LocalClient, name: str | None) -> None:
-        self._states = states
-        super().__init__(states, name)
-
-    def _begin_again(self) -> None:
-        self._marks: dict[str, Any] = {}
-
-    def _reasons(self, name: str) -> Sequence[RuleReason]:
-        try:
-            rules: Sequence[RuleReason] = self._states.why(name)["rules"]
-        except LocalStateError:
-            return self._rules  # a run that has only begun has said nothing yet
-        return rules
-
-    def _read_on(self, file: str) -> Iterable[Any]:
-        found, self._marks[file], fresh = self._states.read_on(
-            self._chosen or "", file, self._marks.get(file), MOST_BYTES
-        )
-        if fresh and file == "eventlog":
-            self._log.clear()
-        return found
-
-    def _new_entries(self) -> Iterable[Entry]:
-        return self._read_on("eventlog")
-
-    def _first_time(self) -> float | None:
-        # Of a long log the end alone was read.
-        first = next(self._states.log(self._chosen or ""), None)
-        return None if first is None else first["timestamp"]
-
-    def _newly_failed(self) -> Iterable[Mapping[str, Any]]:
-        return [job for job in self._read_on("jobs") if job["outcome"] in ("failed", "timeout")]
-
 
 def open_source(name: str | None, queue: str | None, state_dir: Path | None) -> Source:
     """Return the source for `--queue` and `--state-dir`.
@@ -306,10 +190,7 @@ def open_source(name: str | None, queue: str | None, state_dir: Path | None) -> 
     Raises:
         BindingsError, EnsembleError, Failure: as `reach`.
     """
-    client = reach(Client, queue, state_dir)
-    if isinstance(client, LocalClient):
-        return LocalSource(client, name)
-    return FluxSource(client, name)
+    return Source(reach(Client, queue, state_dir), name)
 
 
 def _first_going(ensemble: Summary) -> tuple[bool, float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import errno
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 #: Seconds between two reads of the files.
 LOOK_SECONDS = 0.1
 
+#: Bytes at the end of a log or file of jobs that `News` reads at once.
+MOST_BYTES = 4 << 20
 
 #: The member of a job, if there are any, and its id there.
 _Key = tuple[str | None, int]
@@ -45,6 +48,10 @@ class LocalClient(EnsembleRequests):
         queue: the user chose it with `--queue`.
         sleep: waits so many seconds between two reads; it may raise to end the wait.
     """
+
+    #: What the ensembles are in, and a job as it is named to commands.
+    KIND = "local queue"
+    EXAMPLE = "17"
 
     def __init__(
         self,
@@ -88,6 +95,28 @@ class LocalClient(EnsembleRequests):
             except LocalStateError as error:
                 unreadable[one] = str(error)
         return {"ensembles": ensembles, "unreadable": unreadable}
+
+    def interrupted(self, name: str) -> dict[str, Any] | None:
+        """Return the status of an ensemble whose run was interrupted; else None."""
+        status = self._status(name)
+        return status if self.states.is_interrupted(status) else None
+
+    def facts(self, status: Mapping[str, Any]) -> dict[str, str]:
+        """Return facts about the host, of which a local run has none."""
+        return {}
+
+    def host_of(self, rank: int) -> None:
+        """Return the host of a rank, which there is only in Flux."""
+
+    @staticmethod
+    def label(id: int) -> str:
+        """Return a job id as it is printed."""
+        return str(id)
+
+    @staticmethod
+    def job_id(text: str) -> int:
+        """Return the job id of a text, or raise `ValueError`."""
+        return int(text)
 
     def owner(self, name: str) -> int:
         """Return the user who owns the ensemble."""
@@ -213,6 +242,10 @@ class LocalClient(EnsembleRequests):
                     return
                 self._sleep(pause)
 
+    def news(self, name: str) -> News:
+        """Do as `Client.news`."""
+        return News(self, name)
+
     def wait(self, name: str, timeout: float | None = None) -> Ended:
         """Do as `Client.wait`; a run that was killed has ended, as failed."""
         from flux_ensemble.engine.lifecycle import FINAL_STATES
@@ -263,13 +296,6 @@ class LocalClient(EnsembleRequests):
             return {}
         return {_key(job): job for job in jobs}
 
-    def read_on(
-        self, name: str, file: str, mark: Mark | None, most: int
-    ) -> tuple[builtins.list[dict[str, Any]], Mark, bool]:
-        """Do as `States.read_on`: return what is new in the log, or of the jobs."""
-        with _sentences():
-            return self.states.read_on(name, file, mark, most)
-
     def names(self) -> builtins.list[str]:
         """Return the names of the runs, the latest last."""
         with _sentences():
@@ -278,6 +304,48 @@ class LocalClient(EnsembleRequests):
     def _status(self, name: str) -> Any:
         with _sentences():
             return self.states.status(name)
+
+
+class News:
+    """The log of an ensemble, and its jobs that failed, as `client.news.News` reads them.
+
+    Args:
+        client: has the files of the run.
+        name: the ensemble.
+
+    Attributes:
+        t_first: time of the first entry of the log; None before that is read.
+    """
+
+    def __init__(self, client: LocalClient, name: str) -> None:
+        self._client = client
+        self._name = name
+        self._marks: dict[str, Mark] = {}
+        self.t_first: float | None = None
+
+    def read(self, log: deque[Any]) -> None:
+        """Add the entries that are new; of a long log, or one that is another, the end alone."""
+        entries, fresh = self._read_on("eventlog")
+        if fresh:
+            log.clear()
+        log.extend(entries)
+        if self.t_first is None:
+            # Of a long log the end alone was read.
+            first = next(self._client.log(self._name), None)
+            self.t_first = None if first is None else first["timestamp"]
+
+    def failed(self) -> Iterator[Any]:
+        """Yield jobs that failed or ran out of time."""
+        jobs, _ = self._read_on("jobs")
+        return (job for job in jobs if job["outcome"] in ("failed", "timeout"))
+
+    def _read_on(self, file: str) -> tuple[builtins.list[dict[str, Any]], bool]:
+        before = self._marks.get(file)
+        with _sentences():
+            found, self._marks[file], fresh = self._client.states.read_on(
+                self._name, file, before, MOST_BYTES
+            )
+        return found, fresh
 
 
 def _key(job: Mapping[str, Any]) -> _Key:

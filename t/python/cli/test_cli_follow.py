@@ -200,7 +200,7 @@ def _no_flux(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "require_flux", lambda: None)
     monkeypatch.setitem(sys.modules, "flux", types.SimpleNamespace(constants=constants))
     monkeypatch.setitem(sys.modules, "flux.constants", constants)
-    monkeypatch.setattr(follow, "job_id", str)
+    monkeypatch.setattr(Client, "label", staticmethod(str))
     monkeypatch.setattr(follow, "summarize", lambda view, *_: view.close())
 
 

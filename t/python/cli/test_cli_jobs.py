@@ -457,10 +457,10 @@ def test_the_output_of_a_job_is_found_from_another_directory_than_that_of_its_ru
 
 
 def test_the_live_view_says_it_too(shared: Path) -> None:
-    from flux_ensemble.cli.top.source import LocalSource
+    from flux_ensemble.cli.top.source import Source
     from flux_ensemble.queues.local.client import LocalClient
 
-    source = LocalSource(LocalClient(shared), "s")
+    source = Source(LocalClient(shared), "s")
     source.look()
     jobs, _ = source.jobs(None, None)
     texts = {job["group"]: source.output(job) for job in jobs}
@@ -545,9 +545,9 @@ def test_output_says_that_a_file_was_written_again_after_the_job(
 
 
 def test_the_live_view_says_that_a_file_was_written_again(rewritten: Path) -> None:
-    from flux_ensemble.cli.top.source import LocalSource
+    from flux_ensemble.cli.top.source import Source
 
-    source = LocalSource(LocalClient(rewritten), "s")
+    source = Source(LocalClient(rewritten), "s")
     source.look()
     jobs, _ = source.jobs(None, None)
     texts = {job["id"]: source.output(job) for job in jobs}

@@ -21,9 +21,8 @@ from flux_ensemble.bindings import BindingsError
 from flux_ensemble.cli.commands import run
 from flux_ensemble.cli.main import ensemble, run_command
 from flux_ensemble.cli.session import overview, target
-from flux_ensemble.client import EnsembleError
+from flux_ensemble.client import Client, EnsembleError
 from flux_ensemble.deploy.service_start import parse_version
-from flux_ensemble.results import hosts
 
 HELLO = """
 jobs:
@@ -40,6 +39,17 @@ class FakeClient:
         self.asked: list[tuple[Any, ...]] = []
         self._answers = answers
         self.handle = SimpleNamespace(attr_get=self._attr_get, rpc=self._rpc)
+
+    command = Client.command
+    kept_file = Client.kept_file
+    interrupted = Client.interrupted
+
+    @staticmethod
+    def label(id: int) -> str:
+        return f"f{id}"
+
+    def names(self) -> list[str]:
+        return [one["name"] for one in self.list()]
 
     def _attr_get(self, name: str) -> str:
         raise FileNotFoundError(name)
@@ -223,7 +233,6 @@ def test_submit_reads_parameters_as_a_document_would(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client = serve(monkeypatch, submit=[1, 2])
-    monkeypatch.setattr(hosts, "job_id", lambda number: f"f{number}")
     given = ["--count", "2", "--param", "x=[1, 2]", "--param", "name=a=b"]
     given += ["--set", "nodes=4", "--set", "duration=2h"]
     assert run_command(["submit", "mine", "echo", *given]) == 0

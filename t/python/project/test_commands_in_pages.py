@@ -66,7 +66,7 @@ def test_the_page_of_the_client_has_the_arguments_of_each_method() -> None:
 
 
 #: Functions whose arguments are the words of a command of this program.
-_RECOMMEND = {"own_command", "advice", "_advice", "command_of", "_command"}
+_RECOMMEND = {"own_command", "advice", "_advice", "command", "_command"}
 
 
 def recommended(tree: ast.AST) -> Iterator[tuple[int, list[str]]]:

@@ -28,8 +28,11 @@ ROOMS = ("flux_ensemble.client.", "flux_ensemble.document.", "flux_ensemble.metr
 WITHOUT = {
     "flux_ensemble.client.connection.Connection.has_died": "needs a service that has died",
     "flux_ensemble.client.connection.Connection.response": "Client.call is its example",
+    "flux_ensemble.client.connection.Connection.stream": "Client.jobs is its example",
     "flux_ensemble.client.connection.Connection.send": "for programs with a reactor: raw_rpc.py",
     "flux_ensemble.client.log.EnsembleLog.read": "Client.log and Client.wait are its examples",
+    "flux_ensemble.client.news.News.failed": "Client.news is its example",
+    "flux_ensemble.client.news.News.read": "Client.news is its example",
     "flux_ensemble.client.requests.EnsembleRequests.call": "Client.call is its example",
     "flux_ensemble.client.tables.JobTable.to_pandas": "needs pandas, which nothing else does",
     "flux_ensemble.client.tables.JobTable.to_polars": "needs Polars, which nothing else does",

@@ -14,7 +14,7 @@ from local_queue import Run
 from second_user import SecondUser, second_user
 
 from flux_ensemble.cli.main import run_command
-from flux_ensemble.cli.top.source import LocalSource
+from flux_ensemble.cli.top.source import Source
 from flux_ensemble.queues.local.client import LocalClient
 
 DOCUMENT: dict[str, Any] = {
@@ -85,7 +85,7 @@ def in_report(foreign: Path, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def in_top(foreign: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    source = LocalSource(LocalClient(foreign.parent), "test")
+    source = Source(LocalClient(foreign.parent), "test")
     source.look()
     ((job,), _) = source.jobs(None, None)
     return source.output(job)
