@@ -42,6 +42,9 @@ YOUNG_SECONDS = 10.0
 #: Seconds between two looks at the lines.
 LOOK_SECONDS = 1.0
 
+#: Seconds after which a pool that asks for nothing is forgotten, with its failures.
+IDLE_SECONDS = 2.0 * PAUSE_LIMIT
+
 
 @dataclass(slots=True, eq=False)
 class _Request:
@@ -82,6 +85,12 @@ class _Line:
     failure: str = ""
     t_failed: float = float("-inf")
     t_next: float = float("-inf")
+
+    def idle(self, now: float) -> bool:
+        """Return True if what is known of the pool makes no difference any more."""
+        seconds = max(IDLE_SECONDS, self.limits.spacing)
+        quiet = not 0.0 <= now - max(self.t_asked, self.t_failed) < seconds
+        return quiet and not (self.waiting or self.asked or self.young)
 
 
 class _Watched:
@@ -250,6 +259,9 @@ class BoundedProvider:
         self._look = None
         for line in list(self._lines.values()):
             self._admit(line)
+        # Those of ensembles that have ended, among others: nobody says so.
+        now = self.now()
+        self._lines = {key: line for key, line in self._lines.items() if not line.idle(now)}
         if any(line.waiting for line in self._lines.values()) and self._look is None:
             self._look_in(LOOK_SECONDS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from test_slurm_provider import Member, Timers, World, shape
 from flux_ensemble.document.members import SiteLimits
 from flux_ensemble.queues.flux.pipeline import Report
 from flux_ensemble.queues.nested.provider import JobName, Started, Written
-from flux_ensemble.queues.nested.shape import Shape
+from flux_ensemble.queues.nested.shape import MemberTag, Shape
 from flux_ensemble.queues.providers.bounds import BoundedProvider
 
 
@@ -223,6 +224,28 @@ def test_nothing_is_asked_for_after_the_end() -> None:
     pool.site.begin(1)
     pool.run(5.0)
     assert list(pool.site.asked) == ["1"]
+
+
+def test_pools_of_which_nothing_is_left_are_forgotten() -> None:
+    pool = Pool(spacing=1.0)
+    for name in "abc":
+        one = dataclasses.replace(shape(0), tag=MemberTag(name, 1, "pool.0", 0, 0))
+        pool.provider.start(Member(one), pool.provider.describe(one), _unwritten)
+        pool.run(1.0)
+        if name == "a":
+            pool.site.begin(0)
+            pool.site.end_of(0)  # at once, which is a failure
+        elif name == "b":
+            pool.site.begin(0)
+            pool.run(20.0)
+            pool.site.end_of(0)
+    pool.run(60.0)
+    assert len(pool.provider._lines) == 3
+    pool.run(2 * 600.0)
+    pool.provider.look()
+    pool.run(1.0)
+    # One of the third is still in the queue of its site.
+    assert [line.ensemble for line in pool.provider._lines.values()] == ["c"]
 
 
 def test_sbatch_that_fails_for_now_is_called_ever_more_rarely() -> None:
