@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from effects import Effects
 from flux.resource import resource_list
 from kills import patience
 from scenario import FINAL, TICK, Context, children, parent, processes_of, stopping, words
@@ -33,22 +34,13 @@ _NODES, _FEWEST = 6, 3
 _KINDS = ("worker", "starters", "shell", "service", "service and worker", "broker", "keeper",
           "broker and service", "keeper and worker", "service and shell")  # fmt: skip
 
-#: A task: a second one at the same time finds the lock taken. What it says last is that it ended.
-_TASK = """#!/bin/sh
-exec 9>"lock.$1"
-flock -n 9 || echo "$1" >>overlap
-echo "$1" >>began
-sleep 0.2
-echo "$1" >>done
-"""
-
 
 def tasks(context: Context) -> None:
     """SIGKILL of workers, their job shells and helpers, service, keeper, brokers, and pairs."""
     options = ("--test-exit-mode=leader", "--test-exit-timeout=0")
     with scene(context, kind="kept", brokers=_NODES, start_options=options) as stage:
-        (stage.directory / "task.sh").write_text(_TASK)
-        workload = _workload(_TASKS * (context.wanted + 1))
+        program = Effects(stage.directory).prepare(0.2)
+        workload = _workload(program, _TASKS * (context.wanted + 1))
         stage.load(workload)
         made: Counter[str] = Counter()
         while sum(made.values()) < context.wanted and not stopping.is_set():
@@ -64,13 +56,14 @@ def tasks(context: Context) -> None:
         _verify(stage, workload, status)
 
 
-def _workload(jobs: int) -> Workload:
+def _workload(program: Path, jobs: int) -> Workload:
+    command = f"sh {program} {{s}}"
     document = {
         "name": "tasks",
         "limits": {"losses": 1000},
         "members": [{"name": "pool", "count": {"min": 2, "max": 3}, "runs": "tasks"}],
         "jobs": [
-            {"name": "sim", "command": "sh task.sh {s}", "params": {"s": {"range": [0, jobs]}}},
+            {"name": "sim", "command": command, "params": {"s": {"range": [0, jobs]}}},
             {"name": "echo", "command": "true"},
         ],
         "rules": [
@@ -85,21 +78,11 @@ def _workload(jobs: int) -> Workload:
     return Workload(document, Expected(submits))
 
 
-def _lines(stage: Scene, name: str) -> int:
-    return len(_said(stage, name))
-
-
-def _said(stage: Scene, name: str) -> list[str]:
-    try:
-        return (stage.directory / name).read_text().split()
-    except FileNotFoundError:
-        return []
-
-
 def _goes_on(stage: Scene, workload: Workload) -> bool:
     """Wait until another task has begun; return False if the ensemble is over before."""
-    before, deadline = _lines(stage, "began"), time.monotonic() + 120
-    while _lines(stage, "began") == before:
+    effects, deadline = Effects(stage.directory), time.monotonic() + 120
+    before = len(effects.began)
+    while len(effects.began) == before:
         if time.monotonic() > deadline:
             raise RuntimeError("no task has begun within two minutes")
         status = stage.status(workload.name)
@@ -195,14 +178,17 @@ def _verify(stage: Scene, workload: Workload, status: Mapping[str, Any]) -> None
         counts = status["groups"][group]
         findings.expect(jobs, counts["success"], f"successes of {group}")
         findings.expect(jobs, counts["finished"], f"finished jobs of {group}")
-    rows = [row for row in stage.recorded(workload.name) if row["outcome"] == "success"]
+    record = stage.recorded(workload.name)
+    rows = [row for row in record if row["outcome"] == "success"]
     once = Counter((row["group"], row["rule"], row["firing"], row["index"]) for row in rows)
     findings.expect(2 * jobs, len(once), "successes in the record")
     findings.duplicates += sum(once.values()) - len(once)
-    ended = set(_said(stage, "done"))
-    findings.missing += jobs - len(ended)
-    findings.expect(jobs, len(ended), "tasks that ended, by what they wrote")
-    findings.expect([], _said(stage, "overlap"), "tasks that ran twice at the same time")
+    effects = Effects(stage.directory)
+    findings.missing += jobs - len(effects.done)
+    findings.expect(jobs, len(effects.done), "tasks that ended, by what they wrote")
+    again = (row for row in record if (row["group"], row["outcome"]) == ("sim", "interrupted"))
+    interrupted = Counter(str(row["params"]["s"]) for row in again)
+    findings.expect({}, effects.twice(interrupted), "tasks that ran twice, and nothing explains it")
     findings.expect([], _tasks_left(stage), "processes of tasks that outlive the ensemble")
     stage.row.jobs += 2 * jobs
     stage.row.duplicates += findings.duplicates

@@ -74,9 +74,17 @@ class ApiServer:
         users: name by token, besides the administrator; the names of ServiceAccounts are
             `system:serviceaccount:NAMESPACE:NAME`.
         audit: notes each request, for `requests_of`.
+        address: at which it listens.
     """
 
-    def __init__(self, directory: Path, users: dict[str, str], *, audit: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        users: dict[str, str],
+        *,
+        audit: bool = False,
+        address: str = "127.0.0.1",
+    ) -> None:
         self._directory = directory
         self._audit = directory / "audit.log" if audit else None
         self._children: dict[str, Tied] = {}
@@ -93,7 +101,8 @@ class ApiServer:
         lines += [f"{token},{name},{token}" for token, name in users.items()]
         (directory / "tokens.csv").write_text("\n".join(lines) + "\n")
         self._ports = free_ports(4)
-        self.url = f"https://127.0.0.1:{self._ports[2]}"
+        self._address = address
+        self.url = f"https://{address}:{self._ports[2]}"
 
     def start(self) -> None:
         """Start what does not run, and wait until the API server answers."""
@@ -118,7 +127,7 @@ class ApiServer:
             apiserver,
             f"--etcd-servers={client}",
             f"--cert-dir={self._directory}/certificates",
-            "--bind-address=127.0.0.1",
+            f"--bind-address={self._address}",
             f"--secure-port={self._ports[2]}",
             "--service-cluster-ip-range=10.0.0.0/24",
             "--service-account-issuer=https://localhost",
@@ -268,10 +277,10 @@ class ApiServer:
 
 @contextmanager
 def api_server(
-    directory: Path, users: dict[str, str], *, audit: bool = False
+    directory: Path, users: dict[str, str], *, audit: bool = False, address: str = "127.0.0.1"
 ) -> Iterator[ApiServer]:
     """An API server that runs."""
-    server = ApiServer(directory, users, audit=audit)
+    server = ApiServer(directory, users, audit=audit, address=address)
     try:
         server.start()
         yield server

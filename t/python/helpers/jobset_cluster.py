@@ -9,16 +9,21 @@ killed.
 from __future__ import annotations
 
 import base64
+import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from ensembles import remove_pod, write_status
+from pages import ROOT
 from patience import PATIENCE
 
 from flux_ensemble.document.member_template import API_VERSION, KIND
@@ -83,6 +88,20 @@ def install(api: Any) -> None:
             return
 
 
+def rights_of(user: str, namespace: str = "default") -> list[tuple[str, Object]]:
+    """The rights that docs/jobset-members.md says a home needs, for a user: paths and objects."""
+    page = (ROOT / "docs" / "jobset-members.md").read_text()
+    (block,) = re.findall(r"```\n(apiVersion: rbac.*?)```", page, re.DOTALL)
+    found = []
+    for one in yaml.safe_load_all(block):
+        one["metadata"]["namespace"] = namespace
+        if one["kind"] == "RoleBinding":
+            one["subjects"] = [{"kind": "User", "name": user}]
+        group = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+        found.append((f"{group}/{one['kind'].lower()}s", one))
+    return found
+
+
 class JobSetCluster:
     """Runs what a cluster would.
 
@@ -90,16 +109,27 @@ class JobSetCluster:
         api: of the cluster.
         controller: makes Jobs of JobSets; otherwise another program does.
         schedules: gives each pod a node.
+        nodes: for each of them the words before those of a worker; pods go round.
 
     Attributes:
+        silent: the kubelets do nothing, and what runs goes on.
         workers: the processes of pods, by their uids.
         started: the names of the JobSets whose pods were started.
     """
 
-    def __init__(self, api: Any, *, controller: bool = True, schedules: bool = True) -> None:
+    def __init__(
+        self,
+        api: Any,
+        *,
+        controller: bool = True,
+        schedules: bool = True,
+        nodes: Sequence[Sequence[str]] = ((),),
+    ) -> None:
         self.cluster = KubernetesCluster(api.client())
         self.schedules = schedules
-        self._controller = controller
+        self.controller = controller
+        self.silent = False
+        self._nodes = nodes
         self.directory = Path(tempfile.mkdtemp(prefix="fe"))
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         self.started: list[str] = []
@@ -123,6 +153,11 @@ class JobSetCluster:
         """The pods."""
         return self.cluster.list(*_POD, "default")
 
+    def asked(self) -> list[Object]:
+        """What the pods were given that were started."""
+        files = self.directory.glob("*/credentials")
+        return [json.loads(file.read_text()) for file in files]
+
     def logs(self) -> str:
         """What all workers have said."""
         return "\n".join(log.read_text() for log in self.directory.glob("*.log"))
@@ -139,9 +174,11 @@ class JobSetCluster:
                 self.errors.append(error)
 
     def _look(self) -> None:
-        if self._controller:
+        if self.controller:
             for jobset in self.jobsets():
                 self._jobset(jobset)
+        if self.silent:
+            return
         pods = {pod["metadata"]["uid"]: pod for pod in self.pods()}
         for uid in set(self.workers) - set(pods):
             self._kill(uid)
@@ -208,10 +245,11 @@ class JobSetCluster:
         words = [word.replace(mount["mountPath"], str(home)) for word in words]
         if words[0] == "python3":
             words[0] = sys.executable
-        own = {one["name"]: one["value"] for one in container["env"] if "value" in one}
+        node = self._nodes[len(self.started) % len(self._nodes)]
+        own = {one["name"]: _value(one, pod) for one in container["env"]}
         with (self.directory / f"{uid[:8]}.log").open("wb") as log:
             self.workers[uid] = subprocess.Popen(
-                words,
+                [*node, *words],
                 cwd=home,
                 env={"PATH": os.environ["PATH"], "WHERE": "pod", **own},
                 stdin=subprocess.DEVNULL,
@@ -246,6 +284,17 @@ class JobSetCluster:
         if child is not None:
             child.kill()
             child.wait(PATIENCE)
+
+
+def _value(variable: Object, pod: Object) -> str:
+    """A variable of a container; nodes have two cores."""
+    if "value" in variable:
+        return str(variable["value"])
+    source = variable["valueFrom"]
+    if "fieldRef" in source:
+        _, _, key = source["fieldRef"]["fieldPath"].rpartition(".")
+        return str(pod["metadata"][key])
+    return "2"
 
 
 def _job_of(jobset: Object, replicated: Object, name: str) -> Object:

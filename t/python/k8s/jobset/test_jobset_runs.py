@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from apiserver import CONTROLLERS, MARKS, ApiServer, api_server
 from ends import Tied
-from jobset_cluster import JobSetCluster, install, post
-from pages import ROOT
+from jobset_cluster import JobSetCluster, install, post, rights_of
 from patience import PATIENCE
 
 pytestmark = [*MARKS, CONTROLLERS]
@@ -49,14 +47,8 @@ spec:
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     with api_server(tmp_path_factory.mktemp("api"), {HOME: HOME, STRANGER: STRANGER}) as api:
         install(api)
-        page = (ROOT / "docs" / "jobset-members.md").read_text()
-        (block,) = re.findall(r"```\n(apiVersion: rbac.*?)```", page, re.DOTALL)
-        for one in yaml.safe_load_all(block):
-            one["metadata"]["namespace"] = "default"
-            if one["kind"] == "RoleBinding":
-                one["subjects"] = [{"kind": "User", "name": HOME}]
-            group = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
-            post(api, f"{group}/{one['kind'].lower()}s", one)
+        for path, one in rights_of(HOME):
+            post(api, path, one)
         yield api
 
 
