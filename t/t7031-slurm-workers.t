@@ -117,6 +117,28 @@ test_expect_success SLURM 'no more members wait in the queue of Slurm than are t
 	wait_until slurm_is_quiet
 '
 
+test_expect_success SLURM 'members that wait in Slurm and that no job needs any more are cancelled' '
+	on_workers spare 2 "count: {min: 1, max: 4}, idle: 2s, options: {nodelist: n1}" "while test ! -e go; do sleep 0.1; done" &&
+	cat >>spare.yaml <<-EOD &&
+		  - {trigger: start, action: {name: grow, label: hpc, value: 3}}
+	EOD
+	none_waits() { is 0 "$(squeue -h -t pending -o %i | wc -l)"; } &&
+	two_run() { is 2 "$(squeue -h -t running -o %i | wc -l)"; } &&
+	other=$(sbatch --parsable -o none -w n1 -n 6 --wrap "sleep 600") &&
+	flux-ensemble run spare.yaml >spare.out 2>&1 & pid=$!
+	spared() {
+		flux-ensemble why spare >spare.why 2>&1 &&
+			grep "3 members of hpc ended: no job needs them now, and they start when one does" spare.why
+	} &&
+	wait_until spared &&
+	wait_until two_run && wait_until none_waits &&
+	flux-ensemble status spare >spare.status && grep "3 members of hpc ended" spare.status &&
+	>go && wait $pid &&
+	grep "hpc.3 gets no more jobs, and has 0: no job has needed it for 2s, and the pool has more than .min." spare.out &&
+	! grep "is lost" spare.out &&
+	scancel $other && wait_until slurm_is_quiet
+'
+
 test_expect_success SLURM 'a partition that there is not is asked for ever more rarely' '
 	on_workers nowhere 2 "count: 5, options: {partition: nowhere}" true &&
 	flux-ensemble run nowhere.yaml >nowhere.out 2>&1 & pid=$!

@@ -316,7 +316,8 @@ class PoolStatus(TypedDict):
     `runs` is what its jobs are: "jobs" of Flux, or "tasks" of workers. `service` is which one
     submits them: "parent", that of the ensemble, or "child", one in each member. Services of older
     versions do not send it. `node_hours` are those that it has used or asked for, and
-    `most_node_hours` its limit, if it has one.
+    `most_node_hours` its limit, if it has one. `spared` is how many members ended that no job
+    needed, and start when one does.
     """
 
     min: int
@@ -327,6 +328,7 @@ class PoolStatus(TypedDict):
     lost: int
     node_hours: NotRequired[float]
     most_node_hours: NotRequired[float]
+    spared: NotRequired[int]
     members: list[MemberStatus]
 
 

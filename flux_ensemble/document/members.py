@@ -20,6 +20,9 @@ MANY_MEMBERS = 8
 #: Seconds before its allocation expires from which a member gets no more jobs, if nothing is said.
 DRAIN_SECONDS = 30.0
 
+#: Seconds after which a member that no job needs ends, if nothing is said and its site is not Flux.
+IDLE_SECONDS = 300.0
+
 #: Seconds until a simulated member is up, if nothing is said; as measured with Flux 0.88.
 STARTUP_SECONDS = 2.0
 
@@ -73,6 +76,7 @@ class Pool:
         provider: one of `PROVIDERS`: who starts them.
         options: of the job that it starts for each, by name.
         limits: on what the provider is asked for.
+        idle: seconds after which a member beyond `low` that no job needs ends; 0 for never.
         template: the JobSet that each is made of; None if Kubernetes does not start them.
         silence: seconds that such an instance may be silent until it is lost; 0 for ever.
         startup: how long a member takes to be up in a simulation; None where nothing is said.
@@ -112,6 +116,7 @@ class Pool:
     options: Mapping[str, str | bool] = field(default_factory=dict)
     limits: SiteLimits = field(default_factory=SiteLimits)
     template: Mapping[str, Any] | None = None
+    idle: float = 0.0
 
     @property
     def calls_home(self) -> bool:

@@ -24,6 +24,7 @@ from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.member_template import TextOf, read_template
 from flux_ensemble.document.members import (
     DRAIN_SECONDS,
+    IDLE_SECONDS,
     MANY_MEMBERS,
     MEMBER_KEY,
     TIME_MARGIN,
@@ -201,6 +202,7 @@ def _pool(entry: Mapping[str, Any], at: Path, problems: Problems, text_of: TextO
             (*at, "drain"),
             f"expected less than 'duration', which is {duration:g} seconds, not {drain:g}",
         )
+    fields.setdefault("idle", 0.0 if fields.get("provider", FLUX) == FLUX else IDLE_SECONDS)
     if fields.get("runs") == TASKS:
         if fields.get("nodes", 1) != 1:
             problems.add(

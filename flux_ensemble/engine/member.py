@@ -30,6 +30,9 @@ MEMBER_RULE = "member:"
 #: The seconds before the expiration of an allocation from which on an end counts as expiration.
 EXPIRY_SECONDS = 1.0
 
+#: Key of the timer by which members are looked for that no job needs.
+SURPLUS_TIMER = "surplus:"
+
 #: The reason for the cancellation of a job that is to run elsewhere.
 MOVED = "its member is draining"
 
@@ -49,6 +52,7 @@ class Member:
         ending: True if the member was requested to end.
         job: the id of its job, where its provider writes that down before the job may start; None
             where the provider's own record has it.
+        t_unneeded: since when no job needs the member, which is starting; None if one does.
     """
 
     def __init__(self, name: str, ordinal: int, pool: Pool) -> None:
@@ -64,6 +68,7 @@ class Member:
         self.jobs: dict[int, int] = {}
         self.ending = False
         self.job: str | None = None
+        self.t_unneeded: float | None = None
 
     def is_over(self, t: float) -> bool:
         """Return whether the member's time is up at time `t`."""

@@ -27,11 +27,12 @@ from flux_ensemble.engine.events import (
 from flux_ensemble.engine.job_keys import make
 from flux_ensemble.engine.jobs import MEMBER_LOST, ActiveJob, Phase
 from flux_ensemble.engine.lifecycle import FINAL_STATES
-from flux_ensemble.engine.member import CONNECTED, LIVE, Member
+from flux_ensemble.engine.member import CONNECTED, LIVE, SURPLUS_TIMER, Member
 from flux_ensemble.engine.member_scope import MemberScope
 from flux_ensemble.engine.members import DRAIN_TIMER, Members, change_limit
 from flux_ensemble.engine.observer import Observer
 from flux_ensemble.engine.submission_results import SubmissionResults
+from flux_ensemble.engine.surplus import Surplus
 from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
 
 #: The id for a job that was sent to a member and never appeared there; no queue assigns it.
@@ -51,6 +52,7 @@ class MemberEvents:
         submitted: SubmissionResults,
         scope: MemberScope,
     ) -> None:
+        self._surplus = Surplus(core, members)
         self._scope = scope
         self._core = core
         self._members = members
@@ -84,9 +86,12 @@ class MemberEvents:
         return ()
 
     def on_timer(self, key: str) -> Iterable[TriggerQueue] | None:
-        """Handle a timer of the breaker or of a drain; return None for any other timer."""
+        """Handle a timer of the breaker, of a drain or of `surplus`; return None for any other."""
         if key.startswith(BREAKER_TIMER):
             return self._judge(key.removeprefix(BREAKER_TIMER))
+        if key == SURPLUS_TIMER:
+            self._surplus.look()
+            return ()
         if not key.startswith(DRAIN_TIMER):
             return None
         member = self._members.known.get(int(key.removeprefix(DRAIN_TIMER)))

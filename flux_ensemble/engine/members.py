@@ -34,9 +34,18 @@ from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.events import MemberUp, Tag
 from flux_ensemble.engine.job_keys import ordinal_of
 from flux_ensemble.engine.jobs import ActiveJob, Phase
-from flux_ensemble.engine.member import LIVE, MEMBER_RULE, MOVED, Member
+from flux_ensemble.engine.member import (
+    LIVE,
+    MEMBER_RULE,
+    MOVED,
+    SURPLUS_TIMER,
+    Member,
+)
 from flux_ensemble.engine.pending import Origin, Pending, ScaleOutcome
 from flux_ensemble.engine.placement import Need, Place, Placement
+
+#: Most seconds between two looks for members that no job needs.
+SURPLUS_LIMIT = 15.0
 
 #: Prefix of the key of the timer by which a member is drained; its number follows.
 DRAIN_TIMER = "drain:"
@@ -49,6 +58,10 @@ class Members:
         known: the members that are not gone, by their numbers, in ascending order.
         gone: pool -> the number of members that have ended.
         lost: pool -> the number of members that were lost.
+        spared: pool -> the number of members that were asked for and ended because no job needed
+            them, and that start when jobs do; see `surplus`. Pools without are left out.
+        looking: True if the timer of `surplus` is set.
+        surplus_seconds: between two looks of it.
         placement: chooses between the members that are up.
         breaker: finds the members on which everything fails.
     """
@@ -60,6 +73,10 @@ class Members:
         self.known: dict[int, Member] = {}
         self.gone = dict.fromkeys(self._pools, 0)
         self.lost = dict.fromkeys(self._pools, 0)
+        self.spared: dict[str, int] = {}
+        self.looking = False
+        shortest = min([pool.idle for pool in core.spec.members if pool.idle], default=0.0)
+        self.surplus_seconds = min(max(0.5, shortest / 4), SURPLUS_LIMIT)
         #: Pool -> the node seconds that members which have ended were up, where they are limited.
         self.used: dict[str, float] = {}
         self.placement = Placement()
@@ -119,6 +136,7 @@ class Members:
             needed: the pools on which there are jobs to run. Each gets a member, also one with
                 `min: 0`, because no rule on `start` fires that would start it.
         """
+        self.spared.clear()
         for member in self.known.values():
             if member.state in LIVE:
                 self.drain(member, "the ensemble had ended")
@@ -155,12 +173,13 @@ class Members:
     def objection(self, action: Action) -> str | None:
         """Return why a `grow` or `shrink` of a pool would change nothing; None if it would."""
         pool = self._pools[action.label or ""]
-        number = len(self.live(pool.name))
-        if action.name == "grow" and number >= pool.high:
-            return f"pool {pool.name!r} has {number} members, and at most {pool.high}"
+        number, spared = len(self.live(pool.name)), self.spared.get(pool.name, 0)
+        if action.name == "grow" and number + spared >= pool.high:
+            more = f", {spared} more that start when jobs need them" if spared else ""
+            return f"pool {pool.name!r} has {number} members{more}, and at most {pool.high}"
         if action.name == "grow" and (spent := self.spent(pool)) is not None:
             return spent
-        if action.name == "grow" or number > pool.low:
+        if action.name == "grow" or number + spared > pool.low:
             return None
         return f"pool {pool.name!r} has {number} members, and at least {pool.low}"
 
@@ -197,10 +216,13 @@ class Members:
             return self._tell("scale-denied", origin, pool, ok=False, reason=reason)
         live = self.live(pool.name)
         if action.name == "grow":
-            number = min(action.value, pool.high - len(live), self._affords(pool))
+            room = pool.high - len(live) - self.spared.get(pool.name, 0)
+            number = min(action.value, room, self._affords(pool))
             names = [self._start(pool).name for _ in range(number)]
         else:
-            number = min(action.value, len(live) - pool.low)
+            # First those that are not there.
+            number = action.value - self._forget_spared(pool, action.value)
+            number = max(0, min(number, len(live) - pool.low))
             # First the member of the firing's rule, then those with the fewest jobs, and among
             # equal ones the latest.
             own = origin.member
@@ -235,10 +257,38 @@ class Members:
         self._core.member_names[member.ordinal] = member.name
         self._live[pool.name] += 1
         self.not_placed.clear()
+        if not self.looking and self.beyond(pool):
+            self.looking = True
+            self._core.emit(StartTimer(SURPLUS_TIMER, self.surplus_seconds))
         self._core.record(eventlog.MemberStart(member=member.name))
         command = StartMember(self._table.next_id(), member.name, pool.name, member.ordinal)
         self._core.send(Pending(self._origin(member.name), command))
         return member
+
+    def beyond(self, pool: Pool) -> bool:
+        """Return whether a pool has members beyond its least that end if no job needs them."""
+        spared = self.spared.get(pool.name, 0)
+        return bool(pool.idle) and self._live[pool.name] + spared > pool.low
+
+    def spare(self, member: Member, reason: str) -> None:
+        """End a member that no job needs, until one does."""
+        pool = member.pool.name
+        self.spared[pool] = self.spared.get(pool, 0) + 1
+        self.drain(member, f"{reason}, and the pool has more than 'min'")
+
+    def start_spared(self, pool: Pool, needed: int) -> None:
+        """Start as many of the members of a pool that were not needed as are now."""
+        for _ in range(self._forget_spared(pool, min(needed, self._affords(pool)))):
+            self._start(pool)
+
+    def _forget_spared(self, pool: Pool, most: int) -> int:
+        """Take members from `spared`; return how many."""
+        number = max(0, min(most, self.spared.get(pool.name, 0)))
+        if number:
+            left = self.spared.pop(pool.name) - number
+            if left:
+                self.spared[pool.name] = left
+        return number
 
     def started(self, ordinal: int, job: str | None) -> None:
         """Note the id of a member's job, if its provider has that written down."""
@@ -343,7 +393,13 @@ class Members:
     # -- the jobs of each member ------------------------------------------------------
 
     def none_for(self, group: str, pools: tuple[str, ...], need: Need) -> None:
-        """Log, once for a group, that no member could ever have room for a job of the group."""
+        """Log, once for a group, that no member could ever have room for a job of the group.
+
+        A member that starts when jobs need it is started.
+        """
+        if self.spared and not any(self._live[pool] for pool in pools):
+            for pool in pools:
+                self.start_spared(self._pools[pool], 1)
         if group in self.not_placed:
             return
         live = sum(self._live[pool] for pool in pools)
@@ -428,6 +484,13 @@ class Members:
             more["jobs"] = jobs
         if self.used:
             more["used"] = self.used
+        if self.looking:
+            unneeded = [
+                [member.ordinal, member.t_unneeded]
+                for member in self.known.values()
+                if member.t_unneeded is not None
+            ]
+            more["surplus"] = [dict(self.spared), unneeded]
         return {
             **more,
             "last": self._last_ordinal,
@@ -488,6 +551,12 @@ class Members:
             self.breaker.load(value["breaker"])
         for ordinal, rule, number, index in value.get("unwanted", ()):
             self.known[ordinal].unwanted.add((rule, number, index))
+        if "surplus" in value:
+            self.looking = True
+            spared, unneeded = value["surplus"]
+            self.spared.update(spared)
+            for ordinal, t in unneeded:
+                self.known[ordinal].t_unneeded = t
         for ordinal, job in value.get("jobs", ()):
             self.known[ordinal].job = job
 

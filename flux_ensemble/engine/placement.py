@@ -110,6 +110,11 @@ class Place:
         """The share of the cores that is taken; above 1 if jobs wait for cores."""
         return self.taken / self.cores
 
+    @property
+    def t_ended(self) -> float:
+        """When the latest job ended, to the second; 0 if none has."""
+        return float(self.rate[2])
+
     def weight(self, need: Need) -> int:
         """Return the cores that a job takes, or the equivalent of its share of nodes or GPUs."""
         cores = need.cores

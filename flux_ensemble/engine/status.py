@@ -69,6 +69,7 @@ def _pools(engine: Engine, members: Members) -> dict[str, Any]:
             "ended": members.gone[pool.name],
             "lost": members.lost[pool.name],
             **_node_hours(members, pool),
+            **({"spared": members.spared[pool.name]} if pool.name in members.spared else {}),
             "members": [_member(member) for member in members.of(pool.name)],
         }
         for pool in engine.spec.members

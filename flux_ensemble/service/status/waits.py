@@ -268,6 +268,11 @@ def members_wait(ensemble: Ensemble) -> Iterator[Wait]:
         spent = engine.members.spent(limited)
         if spent is not None and any(map(engine.workload.waiting, engine.spec.groups)):
             yield _site(spent, None, 0, spent)
+    for pool, number in engine.members.spared.items():
+        why = "no job needs them now, and they start when one does"
+        yield _site(
+            f"{counted(number, 'member')} of {bounded(pool)} ended: {why}", None, number, why
+        )
     for group, reason in engine.members.not_placed.items():
         if jobs := engine.workload.waiting(group):
             who = f"{counted(jobs, 'job')} of group {bounded(group)!r} wait{'s'[: jobs == 1]}"
