@@ -122,10 +122,10 @@ test_expect_success SLURM 'members that wait in Slurm and that no job needs any 
 	cat >>spare.yaml <<-EOD &&
 		  - {trigger: start, action: {name: grow, label: hpc, value: 3}}
 	EOD
+	sbatch --job-name other -o none -w n1 -n 6 --wrap "sleep 600" &&
+	flux-ensemble run spare.yaml >spare.out 2>&1 & pid=$!
 	none_waits() { is 0 "$(squeue -h -t pending -o %i | wc -l)"; } &&
 	two_run() { is 2 "$(squeue -h -t running -o %i | wc -l)"; } &&
-	other=$(sbatch --parsable -o none -w n1 -n 6 --wrap "sleep 600") &&
-	flux-ensemble run spare.yaml >spare.out 2>&1 & pid=$!
 	spared() {
 		flux-ensemble why spare >spare.why 2>&1 &&
 			grep "3 members of hpc ended: no job needs them now, and they start when one does" spare.why
@@ -136,7 +136,7 @@ test_expect_success SLURM 'members that wait in Slurm and that no job needs any 
 	>go && wait $pid &&
 	grep "hpc.3 gets no more jobs, and has 0: no job has needed it for 2s, and the pool has more than .min." spare.out &&
 	! grep "is lost" spare.out &&
-	scancel $other && wait_until slurm_is_quiet
+	scancel --name other && wait_until slurm_is_quiet
 '
 
 test_expect_success SLURM 'a partition that there is not is asked for ever more rarely' '
