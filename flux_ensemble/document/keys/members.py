@@ -263,13 +263,12 @@ MEMBER_KEYS = (
     Key(
         "idle",
         DURATION,
-        "How long a member beyond 'min' may be without use until it ends; 0 is for ever. It "
-        "starts again when jobs need it.",
+        "How long a member beyond 'min' may be without use until it ends; 0 is for ever.",
         ("2m",),
         only=(STARTED,),
         read=parse_duration,
-        unset="5 minutes; for ever if Flux starts it",
-        more="See [members that no job needs](members.md#members-that-no-job-needs).",
+        unset="5 minutes; 0 with Flux",
+        more="See [members that no job needs](slurm-members.md#members-that-no-job-needs).",
     ),
     Key("nodes", integer(1), "Nodes of each member.", (4,), 1, only=(STARTED,)),
     Key(
