@@ -43,7 +43,7 @@ class Bench:
         self.request = 0
         self.looks = 0
         self.values: list[Any] = []
-        self.told: list[Command] = []
+        self.told: list[StartMember | EndMember] = []
         self.take(Started(0.0))
 
     def take(self, event: Any) -> list[Command]:
