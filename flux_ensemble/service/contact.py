@@ -28,7 +28,7 @@ from flux_ensemble.queues.nested.service_handle import brief
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError
 from flux_ensemble.queues.virtual.queue import VirtualMember
 from flux_ensemble.runtime.ports import Loop, Outcome
-from flux_ensemble.service.conversation import Conversation, Send
+from flux_ensemble.service.conversation import QUIET_SECONDS, Conversation, Send
 from flux_ensemble.service.requests.documents import read_document
 from flux_ensemble.service.task_queue import TaskQueue
 from flux_ensemble.service.tracker import LAST_EVENTS
@@ -81,6 +81,7 @@ class Contact:
         end: ends the contact, with an exit code and a reason.
         here: what is otherwise here than the service says of its own place, such as the
             environment.
+        quiet: see `Conversation`.
     """
 
     def __init__(
@@ -91,13 +92,14 @@ class Contact:
         version: str,
         end: Callable[[int, str], None],
         here: Mapping[str, Any] = MappingProxyType({}),
+        quiet: float = QUIET_SECONDS,
     ) -> None:
         self._serve = serve
         self._here = here
         self._version = version
         #: Active jobs of the ensemble.
         self._jobs: set[int] = set()
-        self._talk = Conversation(loop, send, self._asked, lambda: len(self._jobs), end)
+        self._talk = Conversation(loop, send, self._asked, lambda: len(self._jobs), end, quiet)
         self._instance: Instance | TaskQueue | None = None
         self._nested: NestedMember | VirtualMember | None = None
         self._name = ("", 0)

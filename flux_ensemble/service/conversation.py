@@ -19,8 +19,8 @@ from flux_ensemble.queues.nested.link import Link, LinkError
 from flux_ensemble.queues.nested.send_buffer import OWED_SECONDS, PACE_SECONDS, Held
 from flux_ensemble.runtime.ports import Handle, Loop
 
-#: Seconds without a message after which the latest report is repeated: a service that was killed
-#: does not say so, and its successor refuses the unknown contact.
+#: Seconds without a message after which the latest report is repeated through Flux: a service that
+#: was killed does not say so, and its successor refuses the unknown contact.
 QUIET_SECONDS = 5.0
 
 #: Number of items with which a report is sent at once: to process more would block the receiver.
@@ -42,6 +42,7 @@ class Conversation:
         taken: receives each item from the service of the ensemble, once, in order.
         active: returns how many jobs have not ended.
         end: ends this process, with a code and a reason.
+        quiet: seconds without a message after which the latest report is repeated.
 
     Attributes:
         held: the events of jobs that are held back for others.
@@ -55,9 +56,11 @@ class Conversation:
         taken: Callable[[list[Any]], None],
         active: Callable[[], int],
         end: Callable[[int, str], None],
+        quiet: float = QUIET_SECONDS,
     ) -> None:
         self._loop = loop
         self._to = send
+        self._seconds_quiet = quiet
         self._taken = taken
         self._active = active
         self._end = end
@@ -155,7 +158,7 @@ class Conversation:
         self._t_sent = time.monotonic()
         if self._quiet is not None:
             self._quiet.cancel()
-        self._quiet = self._loop.timer(QUIET_SECONDS, self._again)
+        self._quiet = self._loop.timer(self._seconds_quiet, self._again)
         self._to(message, self._answered)
 
     def _answered(self, answer: Mapping[str, Any] | Exception) -> None:

@@ -43,10 +43,9 @@ from flux_ensemble.queues.providers.slurm import SlurmProvider
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Handle, Loop
 from flux_ensemble.service.attachments import Attachments, Way
-from flux_ensemble.service.conversation import QUIET_SECONDS
 from flux_ensemble.service.fleet import MemberFleet
 from flux_ensemble.service.status.waits import members_wait
-from flux_ensemble.service.wire import HOME_NAME, Wire, tls_context
+from flux_ensemble.service.wire import HOME_NAME, QUIET_SECONDS, Wire, tls_context
 
 if TYPE_CHECKING:
     from flux_ensemble.certificates import Authority
@@ -63,7 +62,7 @@ PATIENCE_SECONDS = 600.0
 
 #: Seconds without a message after which a connection counts as lost. A worker that has nothing to
 #: report repeats its latest message each QUIET_SECONDS.
-SILENCE_SECONDS = 6 * QUIET_SECONDS
+SILENCE_SECONDS = 3 * QUIET_SECONDS
 
 #: Most calls that wait for the end of their handshake at once.
 MOST_CALLS = 256

@@ -21,11 +21,18 @@ HOME_NAME = "home.flux-ensemble"
 #: Seconds that the handshake may take.
 HANDSHAKE_SECONDS = 10.0
 
+#: Seconds after which a worker that has nothing to report repeats its latest message. A home that
+#: ends closes the connection, so this finds only networks that are cut.
+QUIET_SECONDS = 10.0
+
 #: Most bytes of a message; the largest has a document.
 MOST_BYTES = 1 << 27
 
 #: Bytes that are read or sent at once, and how often that is done in one turn of the loop.
 _CHUNK, _CHUNKS = 1 << 16, 16
+
+#: Most bytes of a record of TLS.
+_RECORD = 1 << 14
 
 #: Seconds after which what the socket has no room for is tried again: a `Loop` watches only reads.
 _AGAIN_SECONDS = 0.01
@@ -129,7 +136,8 @@ class Wire:
                     self._end("the other side has closed the connection")
                     return
                 self._take(data)
-                if self._closed:
+                # What was not decrypted yet wakes the loop; to ask for it costs a message as much.
+                if self._closed or (len(data) < _RECORD and not self._socket.pending()):
                     return
             # More may have been decrypted, of which the socket says nothing.
             if self._shaken:

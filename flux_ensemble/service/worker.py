@@ -37,7 +37,14 @@ from flux_ensemble.runtime.signals import signal_pipe
 from flux_ensemble.service.contact import Contact, serve_tasks
 from flux_ensemble.service.conversation import ANSWER_SECONDS
 from flux_ensemble.service.task_queue import TaskQueue
-from flux_ensemble.service.wire import HANDSHAKE_SECONDS, HOME_NAME, Wire, tls_context, why
+from flux_ensemble.service.wire import (
+    HANDSHAKE_SECONDS,
+    HOME_NAME,
+    QUIET_SECONDS,
+    Wire,
+    tls_context,
+    why,
+)
 
 #: Seconds between two calls: at first, and at most.
 FIRST_PAUSE = 0.1
@@ -249,7 +256,9 @@ class Worker:
         self._pause = FIRST_PAUSE
         self._tasks.go_on()
         serve = serve_tasks(self._tasks)
-        self._contact = Contact(self._loop, self._send, serve, "", self._over, self._here)
+        self._contact = Contact(
+            self._loop, self._send, serve, "", self._over, self._here, QUIET_SECONDS
+        )
 
     def _refused(self, number: int, reason: str) -> None:
         if self._contact is not None:

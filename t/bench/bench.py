@@ -60,6 +60,7 @@ NAMES = {
     "members": ("pools", "BENCHMARK"),
     "children": ("children", "BENCHMARK"),
     "slurm-pool": ("slurm_pool", "BENCHMARK"),
+    "silent-members": ("silent_members", "BENCHMARK"),
     "search": ("search", "BENCHMARK"),
     "search-peers": ("search_peers", "BENCHMARK"),
     "search-kills": ("search_kills", "BENCHMARK"),

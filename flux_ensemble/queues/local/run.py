@@ -69,8 +69,10 @@ from flux_ensemble.runtime.ports import Adviser, Fleet, Handle, Performers
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.runtime.rerun import Choice
 
-#: Seconds between two snapshots of status and metrics.
+#: Seconds between two snapshots of status and metrics. Those of a thousand members are large: then
+#: there are so few that they take this share of a core, but one in so many seconds.
 _SNAPSHOT_SECONDS = 1.0
+_SNAPSHOT_SHARE, _SNAPSHOT_LIMIT = 0.01, 10.0
 
 #: Most rules for which a snapshot explains why they fire or do not.
 MAX_EXPLAINED = 200
@@ -748,9 +750,9 @@ class LocalRun:
 
     def _snapshot(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Write status and metrics to their file; `_unwritten` has the reason of a failure."""
-        self._snapshot_due = time.monotonic() + _SNAPSHOT_SECONDS
         self._events.flush()
         self._record()
+        spent = time.thread_time()
         try:
             self._metrics = self._ensemble.engine.metrics(self._loop.now())
         except ENDINGS:
@@ -776,6 +778,9 @@ class LocalRun:
             self._unwritten = f"cannot write {path}: {error.strerror}"
         except StateError as error:
             self._unwritten = str(error)
+        spent = time.thread_time() - spent
+        pause = min(spent / _SNAPSHOT_SHARE, _SNAPSHOT_LIMIT)
+        self._snapshot_due = time.monotonic() + max(_SNAPSHOT_SECONDS, pause)
         return status, self._metrics
 
 

@@ -60,8 +60,9 @@ ROWS = {
             "simulation of 5 members",
         ],
     ),
-    "slurm-pool": (True, ["20 `true` on 4 nodes", "until it is up"]),
     "children": (True, ["2 simulated members", "20 simulated members"]),
+    "slurm-pool": (True, ["20 `true` on 4 nodes", "until it is up"]),
+    "silent-members": (False, ["5 silent members in Slurm"]),
     "search": (
         False,
         [

@@ -75,6 +75,7 @@ class _Following:
         missed: in how many lists in a row it was not.
         began, reached: the member was told that it began, and its URI.
         unseen: an earlier service started it, and no list of this one has shown it alive.
+        calm: by the latest list it has one job, which runs: the same list again changes nothing.
     """
 
     member: Started
@@ -91,6 +92,7 @@ class _Following:
     reached: bool = False
     began: bool = False
     unseen: bool = False
+    calm: bool = False
 
 
 class SlurmProvider:
@@ -115,6 +117,8 @@ class SlurmProvider:
         self._log_error = log_error
         self._run = run
         self._members: dict[str, _Following] = {}
+        self._jobs: dict[JobName, _Following] = {}
+        self._latest = ""
         self._poll: Handle | None = None
         self._listing = False
         self._trouble: str | None = None
@@ -132,7 +136,10 @@ class SlurmProvider:
 
     def find(self, member: Started, home: str, job: str | None) -> None:
         """Follow the job of a member that is written down."""
-        self._follow(_Following(member, mark(member.tag, home), id=job, unseen=True))
+        following = _Following(member, mark(member.tag, home), id=job, unseen=True)
+        if job is not None:
+            self._jobs[job] = following
+        self._follow(following)
 
     def _follow(self, following: _Following) -> None:
         self._members[following.comment] = following
@@ -151,21 +158,21 @@ class SlurmProvider:
 
     def why(self, job: JobName) -> str | None:
         """Return Slurm's reason why a job waits, such as "waits in Slurm: Priority"."""
-        for following in self._members.values():
-            if following.id == job and following.seen is not None and following.seen.waits:
-                return f"waits in Slurm: {following.seen.reason}"
-        return None
+        following = self._jobs.get(job)
+        seen = None if following is None else following.seen
+        return f"waits in Slurm: {seen.reason}" if seen is not None and seen.waits else None
 
     def forget(self, job: JobName) -> None:
         """Follow a job no more."""
-        for comment, following in list(self._members.items()):
-            if following.id == job:
-                del self._members[comment]
+        following = self._jobs.get(job)
+        if following is not None:
+            self._drop(following)
 
     def close(self) -> None:
         """Follow nothing any more."""
         self._closed = True
         self._members.clear()
+        self._jobs.clear()
         if self._poll is not None:
             self._poll.cancel()
 
@@ -200,10 +207,12 @@ class SlurmProvider:
                     following.member.waits(SiteWaitError(outcome.error))
         else:
             self._log_trouble(None)
-            jobs = read(outcome.output)
-            for following in asked:
-                if self._members.get(following.comment) is following:
-                    self._update(following, jobs.get(following.comment, {}))
+            if outcome.output != self._latest or not all(each.calm for each in asked):
+                self._latest = outcome.output
+                jobs = read(outcome.output)
+                for following in asked:
+                    if self._members.get(following.comment) is following:
+                        self._update(following, jobs.get(following.comment, {}))
         self._look_soon(POLL_SECONDS)
 
     def _log_trouble(self, trouble: str | None) -> None:
@@ -214,6 +223,7 @@ class SlurmProvider:
 
     def _update(self, following: _Following, jobs: Mapping[str, SlurmJob]) -> None:
         member = following.member
+        following.calm = False
         if following.submitting:
             return
         if following.id is None:
@@ -231,6 +241,7 @@ class SlurmProvider:
             if seen.job != following.id and seen.alive:
                 self._cancel_copy(following, seen)
         self._advance(following, jobs.get(following.id))
+        following.calm = following.began and following.missed == 0 and len(jobs) == 1
 
     def _advance(self, following: _Following, seen: SlurmJob | None) -> None:
         """Tell a member what the list shows of its job."""
@@ -270,6 +281,8 @@ class SlurmProvider:
 
     def _drop(self, following: _Following) -> None:
         self._members.pop(following.comment, None)
+        if following.id is not None:
+            self._jobs.pop(following.id, None)
 
     # -- submitting ---------------------------------------------------------------------
 
@@ -309,6 +322,7 @@ class SlurmProvider:
 
     def _submitted(self, following: _Following, job: str) -> None:
         following.id = job
+        self._jobs[job] = following
         following.member.submitted(job)
         if following.written is not None and self._members.get(following.comment) is following:
             following.written(job, partial(self._durable, following))
