@@ -23,6 +23,7 @@ import click
 import flux_ensemble
 from flux_ensemble.cli.main import ensemble
 from flux_ensemble.client.tables import JobTable
+from flux_ensemble.client.topics import TOPICS
 from flux_ensemble.document.editor_schema import Explained, editor_schema, explained
 from flux_ensemble.document.expression_help import expression_names
 from flux_ensemble.document.keys.document import DOCUMENT_KEYS, KEYS, parts
@@ -353,6 +354,22 @@ def _python(name: str) -> Iterator[str]:
 
 
 #: Name of a table -> the function that yields its lines.
+def _requests() -> Iterator[str]:
+    """Yield the table of the requests of users, each with the keys that it has."""
+    headings = re.findall(r"(?m)^## (.*)$", (DOCS / "rpc.md").read_text())
+    rows = []
+    for name, topic in TOPICS.items():
+        if topic.response:
+            (heading,) = (one for one in headings if name in one.split(" and "))
+            keys = ", ".join(
+                key if field.required else f"{key}?" for key, field in topic.fields.items()
+            )
+            request = f"`{{{keys}}}`" + (", streaming" if topic.streaming else "")
+            link = f"[`ensemble.{name}`](#{heading.replace(' ', '-')})"
+            rows.append((link, request, topic.response))
+    yield from _rows(("topic", "request", "response"), rows)
+
+
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "all-keys": _all_keys,
     "all-names": _all_names,
@@ -364,6 +381,7 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "actions": _actions,
     "job-in-rules": _job_in_rules,
     "job-rows": _job_rows,
+    "requests": _requests,
     **{f"python-{name}": partial(_python, name) for name in (*flux_ensemble.__all__, *RETURNED)},
     "idle": partial(_names, IDLE_FIELDS, f"`{IDLE}.{{}}`"),
     "reasons": partial(_names, REASONS),

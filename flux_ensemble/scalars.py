@@ -14,6 +14,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+#: Largest integer of a jobspec, and of a request; Flux reads them as C ints.
+MAX_INT = 2**31 - 1
+
 #: Key of a mapping in place of values: their texts, as in a document without quotes.
 WRITTEN = "written"
 

@@ -12,23 +12,35 @@ wait also has its own handle and thread, since threads cannot share Flux handles
 from __future__ import annotations
 
 from asyncio import get_running_loop
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from flux_ensemble.api.border import TOLD
 from flux_ensemble.api.hosts import StoppableClient
 from flux_ensemble.api.threads import in_thread, stream
 from flux_ensemble.client import Client
-from flux_ensemble.job_ids import JobIds
 
 if TYPE_CHECKING:
-    from flux_ensemble.client.client import Summaries
-    from flux_ensemble.client.responses import Ended, Entry, Loaded, State, Status, Why
+    from flux_ensemble.client.responses import Ended, Entry
     from flux_ensemble.metrics.job_row import JobRow
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
+
+
+def _asked(
+    method: Callable[Concatenate[Client, _P], _T],
+) -> Callable[Concatenate[AsyncClient, _P], Coroutine[Any, Any, _T]]:
+    """Return a method of `Client` as one of `AsyncClient`."""
+
+    @wraps(method)
+    async def ask(self: AsyncClient, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return await self._do(lambda client: method(client, *args, **kwargs))
+
+    ask.__doc__ = f"Do as `Client.{method.__name__}`."
+    return ask
 
 
 class AsyncClient:
@@ -57,29 +69,22 @@ class AsyncClient:
         """Stop sending requests."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    async def load(self, document: str | Mapping[str, Any], **more: Any) -> Loaded:
-        """Do as `Client.load`."""
-        return await self._do(lambda client: client.load(document, **more))
-
-    async def list(self) -> Summaries:
-        """Do as `Client.list`."""
-        return await self._do(Client.list)
-
-    async def status(self, name: str | None = None) -> Status:
-        """Do as `Client.status`."""
-        return await self._do(lambda client: client.status(name))
-
-    async def metrics(self, name: str) -> dict[str, dict[str, Any]]:
-        """Do as `Client.metrics`."""
-        return await self._do(lambda client: client.metrics(name))
-
-    async def why(self, name: str, rule: str | None = None) -> Why:
-        """Do as `Client.why`."""
-        return await self._do(lambda client: client.why(name, rule))
-
-    async def scale(self, to: int) -> dict[str, int]:
-        """Do as `Client.scale`."""
-        return await self._do(lambda client: client.scale(to))
+    load = _asked(Client.load)
+    list = _asked(Client.list)
+    status = _asked(Client.status)
+    metrics = _asked(Client.metrics)
+    why = _asked(Client.why)
+    scale = _asked(Client.scale)
+    submit = _asked(Client.submit)
+    rerun = _asked(Client.rerun)
+    search = _asked(Client.search)
+    pause = _asked(Client.pause)
+    resume = _asked(Client.resume)
+    terminate = _asked(Client.terminate)
+    cancel = _asked(Client.cancel)
+    unload = _asked(Client.unload)
+    set_rule = _asked(Client.set_rule)
+    action = _asked(Client.action)
 
     def jobs(self, name: str, **chosen: Any) -> AsyncIterator[JobRow]:
         """Do as `Client.jobs`."""
@@ -100,46 +105,6 @@ class AsyncClient:
         return await in_thread(
             lambda stopped: StoppableClient(self._uri, stopped).wait(name, timeout)
         )
-
-    async def submit(self, name: str, group: str, **more: Any) -> JobIds:
-        """Do as `Client.submit`."""
-        return await self._do(lambda client: client.submit(name, group, **more))
-
-    async def rerun(self, name: str, **more: Any) -> dict[str, Any]:
-        """Do as `Client.rerun`."""
-        return await self._do(lambda client: client.rerun(name, **more))
-
-    async def search(self, name: str, search: str | None = None, **more: Any) -> dict[str, Any]:
-        """Do as `Client.search`."""
-        return await self._do(lambda client: client.search(name, search, **more))
-
-    async def pause(self, name: str) -> State:
-        """Do as `Client.pause`."""
-        return await self._do(lambda client: client.pause(name))
-
-    async def resume(self, name: str) -> State:
-        """Do as `Client.resume`."""
-        return await self._do(lambda client: client.resume(name))
-
-    async def terminate(self, name: str, *, cancel: bool = False) -> State:
-        """Do as `Client.terminate`."""
-        return await self._do(lambda client: client.terminate(name, cancel=cancel))
-
-    async def cancel(self, name: str, group: str | None = None) -> State:
-        """Do as `Client.cancel`."""
-        return await self._do(lambda client: client.cancel(name, group))
-
-    async def unload(self, name: str) -> State:
-        """Do as `Client.unload`."""
-        return await self._do(lambda client: client.unload(name))
-
-    async def set_rule(self, name: str, rule: str, *, enabled: bool) -> None:
-        """Do as `Client.set_rule`."""
-        await self._do(lambda client: client.set_rule(name, rule, enabled=enabled))
-
-    async def action(self, name: str, action: Mapping[str, Any]) -> dict[str, Any]:
-        """Do as `Client.action`."""
-        return await self._do(lambda client: client.action(name, action))
 
     async def _do(self, request: Callable[[Client], _T]) -> _T:
         loop = get_running_loop()

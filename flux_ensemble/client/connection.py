@@ -23,6 +23,7 @@ from flux_ensemble.client.errors import (
 from flux_ensemble.client.instance import no_instance
 from flux_ensemble.client.payloads import sendable
 from flux_ensemble.client.reconnect import LOOK_INTERVAL, LOOK_TIMEOUT
+from flux_ensemble.client.topics import READING
 from flux_ensemble.own_command import own_command
 
 #: Seconds that requests wait for a service that is being restarted, and between two attempts.
@@ -35,10 +36,6 @@ FIRST_LOOK = 1.5
 
 #: Seconds after which a service that answers nothing at all is given up.
 SILENT_SECONDS = 60.0
-
-#: Requests that change nothing: the service answers them early and late, and the client can repeat
-#: them.
-READING = frozenset(("list", "status", "metrics", "why", "log", "jobs", "output"))
 
 
 @contextmanager

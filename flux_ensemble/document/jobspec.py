@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 from flux_ensemble import job_params
 from flux_ensemble.document.bounds import MAX_BYTES
 from flux_ensemble.document.job_sets import TAG_KEY, JobSet
-from flux_ensemble.document.keys.forms import MAX_INT, no_scalar
+from flux_ensemble.document.keys.forms import no_scalar
 from flux_ensemble.document.keys.overrides import merged
 from flux_ensemble.document.problems import DocumentError, Path, Problems
 from flux_ensemble.document.schema import check_form
 from flux_ensemble.document.texts import filled
 from flux_ensemble.document.yaml_reader import Document, read_yaml
-from flux_ensemble.scalars import as_text
+from flux_ensemble.scalars import MAX_INT, as_text
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
 

@@ -23,10 +23,10 @@ from flux_ensemble.document.jobspec import (
     unknown_type,
 )
 from flux_ensemble.document.json_schema import jsonschema
-from flux_ensemble.document.keys.forms import MAX_INT
 from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.document.schema import explain, unknown_key
 from flux_ensemble.document.texts import split_command
+from flux_ensemble.scalars import MAX_INT
 from flux_ensemble.texts import shortened, shown
 
 #: Keys that are not supported -> what they ask for.

@@ -27,9 +27,8 @@ from flux_ensemble.runtime.durability.records import Records
 STEP = 200
 MOST = 25_000
 
-#: Jobs that a query finds, unless another number is requested; most of the last jobs.
+#: Jobs that a query finds, unless another number is requested.
 COUNT = 1000
-MOST_LAST = 10_000
 
 
 class JobQuery:

@@ -2,7 +2,7 @@
 
 MODE is "closed" where guests may ask for nothing, or "open" where the site has set
 allow-guest-status. NAME is an ensemble that is loaded. The requests are made from
-`protocol.TOPICS`: each with what is required, with each optional key, with all of them, and
+`client.topics.TOPICS`: each with what is required, with each optional key, with all of them, and
 with mistakes. What is not open must be refused with EPERM, an answer may have only the keys
 that docs/rpc.md names, and neither an answer nor an error may contain a SECRET.
 """
@@ -22,7 +22,7 @@ require_flux()
 import flux  # noqa: E402
 from flux.constants import FLUX_RPC_STREAMING  # noqa: E402
 
-from flux_ensemble.service.requests.protocol import TOPICS  # noqa: E402
+from flux_ensemble.client.topics import TOPICS  # noqa: E402
 
 DOCUMENT = "name: from-a-guest\nfinish: never\njobs: [{name: a, command: a}]\n"
 

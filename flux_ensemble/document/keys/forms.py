@@ -12,11 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flux_ensemble.feature_list import parts
-from flux_ensemble.scalars import WRITTEN
+from flux_ensemble.scalars import MAX_INT, WRITTEN
 from flux_ensemble.texts import shown
-
-#: Largest integer of a jobspec; Flux reads them as C ints.
-MAX_INT = 2**31 - 1
 
 #: Names of groups and rules. They are used in metric paths, and in file names.
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z"

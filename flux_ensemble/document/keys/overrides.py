@@ -11,7 +11,6 @@ from flux_ensemble.document.keys.forms import (
     ATTRIBUTES,
     DURATION,
     ENVIRONMENT,
-    MAX_INT,
     URGENCY,
     Key,
     Schema,
@@ -20,7 +19,7 @@ from flux_ensemble.document.keys.forms import (
     or_text,
     text,
 )
-from flux_ensemble.scalars import as_text, number
+from flux_ensemble.scalars import MAX_INT, as_text, number
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
 

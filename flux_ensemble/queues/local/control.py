@@ -24,6 +24,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from flux_ensemble.client.topics import TOPICS
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.job_view import Describer
 from flux_ensemble.faults import ENDINGS
@@ -50,9 +51,6 @@ PATIENCE = 10.0
 _RETRY_SECONDS, _PAUSE_SECONDS = 0.01, 1.0
 
 _CHUNK = 1 << 16
-
-#: Requests that the engine answers.
-ASKED = frozenset(("submit", "pause", "resume", "terminate", "cancel", "rules", "action"))
 
 #: Checks the payload of a request: see `service.requests.protocol.parse`.
 Parse = Callable[[str, str], dict[str, Any]]
@@ -111,7 +109,7 @@ class Handler:
             op, _, text = line.decode().partition(" ")
         except UnicodeDecodeError:
             raise RequestError(errno.EPROTO, "a request is UTF-8 text") from None
-        if op not in ASKED and op not in ("jobs", "rerun", "search"):
+        if op not in TOPICS or not TOPICS[op].local:
             raise RequestError(errno.ENOSYS, f"a local run does not know the request {op[:60]!r}")
         payload = self._parse(op, text)
         name = payload.pop("name")

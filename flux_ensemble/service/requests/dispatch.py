@@ -12,7 +12,7 @@ from typing import Any
 
 from flux.message import Message
 
-from flux_ensemble.client.connection import READING
+from flux_ensemble.client.topics import READING
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.faults import ENDINGS
 from flux_ensemble.queues.flux.shutdown import Shutdown
@@ -57,7 +57,7 @@ class Dispatcher:
         """Handle a request, which is answered in any case, now or later.
 
         Args:
-            method: a key of `protocol.TOPICS`.
+            method: a key of `client.topics.TOPICS`.
             message: the request.
         """
         try:

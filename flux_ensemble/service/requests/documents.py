@@ -7,12 +7,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from flux_ensemble.client.topics import TOPICS
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
 from flux_ensemble.document.members_reader import QueuesOf, unknown_queues
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.runtime.recording import Recorder
-from flux_ensemble.service.requests.protocol import TOPICS
 from flux_ensemble.service.store.errors import StoreError, damaged
 from flux_ensemble.texts import shown
 

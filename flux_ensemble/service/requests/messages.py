@@ -19,6 +19,7 @@ from flux.core.handle import Flux
 from flux.core.inner import ffi, lib
 from flux.message import Message
 
+from flux_ensemble.client.topics import TOPICS
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.eventlog import Stored
 from flux_ensemble.queues.flux.loop import Guard
@@ -26,7 +27,6 @@ from flux_ensemble.runtime.answers import Answer
 from flux_ensemble.runtime.eventlog import Log
 from flux_ensemble.service.logger import log_exception
 from flux_ensemble.service.requests.limits import Bounds, check_followers
-from flux_ensemble.service.requests.protocol import TOPICS
 from flux_ensemble.texts import bounded
 
 

@@ -4,8 +4,8 @@
         @request_handler("list")
         def list_ensembles(self, message, payload): ...
 
-The table `protocol.TOPICS` defines the topics. Each topic has exactly one handler. This is checked
-when the handlers are collected, so that a service that lacks one is never made.
+The table `client.topics.TOPICS` defines the topics. Each topic has exactly one handler. This is
+checked when the handlers are collected, so that a service that lacks one is never made.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from flux_ensemble.service.requests.protocol import TOPICS
+from flux_ensemble.client.topics import TOPICS
 
 #: Handles a request: receives its message, and its payload as `protocol.parse` returns it.
 Handler = Callable[[Any, Mapping[str, Any]], None]
@@ -30,7 +30,7 @@ def request_handler(*topics: str) -> Callable[[Method], Method]:
     """Declare that a method handles requests.
 
     Args:
-        topics: keys of `protocol.TOPICS`.
+        topics: keys of `client.topics.TOPICS`.
     """
 
     def declare(method: Method) -> Method:
@@ -50,7 +50,7 @@ def collect_handlers(*owners: object) -> dict[str, Handler]:
         The handler of each topic, bound to its object.
 
     Raises:
-        TypeError: a topic has no handler, or more than one, or is not in `protocol.TOPICS`.
+        TypeError: a topic has no handler, or more than one, or is not in `client.topics.TOPICS`.
     """
     declared: defaultdict[str, list[tuple[str, Handler]]] = defaultdict(list)
     for owner in owners:
@@ -61,7 +61,7 @@ def collect_handlers(*owners: object) -> dict[str, Handler]:
     for topic in (*TOPICS, *declared):
         names = ", ".join(name for name, _ in declared[topic]) or "none"
         if topic not in TOPICS:
-            raise TypeError(f"{names} handles topic {topic!r}, which is not in protocol.TOPICS")
+            raise TypeError(f"{names} handles topic {topic!r}, which is not in TOPICS")
         if len(declared[topic]) != 1:
             raise TypeError(f"topic {topic!r}: expected one request handler, not {names}")
     return {topic: handler for topic, [(_, handler)] in declared.items()}

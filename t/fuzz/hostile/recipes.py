@@ -17,8 +17,8 @@ from functools import partial
 from typing import Any
 
 from flux_ensemble import __version__
+from flux_ensemble.client.topics import TOPICS
 from flux_ensemble.queues.nested.link import FORMAT
-from flux_ensemble.service.requests.protocol import TOPICS
 from hostile import documents
 from hostile.values import GARBAGE, LONG, encode, garbled, mutated, odd, odd_text
 

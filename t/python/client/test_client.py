@@ -18,7 +18,7 @@ from flux_ensemble.client import reconnect as outage
 from flux_ensemble.client.client import PAGE
 from flux_ensemble.client.errors import failure
 from flux_ensemble.client.reconnect import FIRST_PAUSE, GROWTH
-from flux_ensemble.service.requests.protocol import TOPICS
+from flux_ensemble.client.topics import TOPICS
 
 
 class Future:

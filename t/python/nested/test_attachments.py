@@ -103,10 +103,10 @@ def test_events_are_told_together_and_in_their_place_between_other_items() -> No
 
 def test_the_number_of_the_format_changes_with_the_messages() -> None:
     require_flux()
+    from flux_ensemble.client.topics import TOPICS
     from flux_ensemble.queues.nested.listener import Heard
     from flux_ensemble.queues.nested.service_handle import AttachedInstance
     from flux_ensemble.service.contact import Contact
-    from flux_ensemble.service.requests.protocol import TOPICS
 
     unused: Any = SimpleNamespace(caught_up=None)
     heard: Heard = unused

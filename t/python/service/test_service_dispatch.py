@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flux_ensemble.bindings import require_flux
-from flux_ensemble.service.requests.protocol import TOPICS
+from flux_ensemble.client.topics import TOPICS
 
 # What a request is made of is Flux's.
 pytestmark = pytest.mark.flux

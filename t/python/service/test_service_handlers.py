@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.service.requests.protocol import TOPICS
+from flux_ensemble.client.topics import TOPICS
 from flux_ensemble.service.requests.registration import collect_handlers, request_handler
 
 

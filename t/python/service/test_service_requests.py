@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from flux_ensemble.client.connection import READING
+from flux_ensemble.client.topics import MOST_LAST, READING, TOPICS
 from flux_ensemble.engine.errors import RequestError
-from flux_ensemble.runtime.job_query import MOST_LAST
 from flux_ensemble.service.requests.documents import check_context, read_document
-from flux_ensemble.service.requests.protocol import TOPICS, parse
+from flux_ensemble.service.requests.protocol import parse
 
 REQUIRED: dict[str, dict[str, Any]] = {
     "load": {"cwd": "/", "environment": {}},
