@@ -492,11 +492,12 @@ def _deed(action: Mapping[str, Any]) -> str:
             return f"cancel {jobs}"
         case "update":
             return f"update {jobs} " + pairs(action, ("urgency", "duration"))
-        case "grow" | "shrink":
-            return f"{name} by {action.get('value', 1)}"
         case _:
-            of_features = (part.DEEDS[name] for part in parts("words") if name in part.DEEDS)
-            return next(of_features, f"{name} {label or ''}".rstrip())
+            for part in parts("words"):
+                if name in part.DEEDS:
+                    deed: str = part.DEEDS[name].format(value=action.get("value", 1))
+                    return deed
+            return f"{name} {label or ''}".rstrip()
 
 
 def describe_jobs(job: Mapping[str, Any]) -> str:
@@ -549,18 +550,6 @@ def _combination(cause: Mapping[str, Any]) -> str:
     """Return the values that an `idle` rule with `by` fires for: ` (t=280)`."""
     params = cause.get("params")
     return f" ({' '.join(each_pair(params))})" if isinstance(params, Mapping) else ""
-
-
-class Scale(OfFiring, tag="scale"):
-    """The member is asked for `by` more nodes, or fewer, which makes `to`."""
-
-    member: str
-    by: int
-    to: int
-
-    def sentence(self, t: float, jobid: JobId) -> str:
-        verb = "grow" if self.by > 0 else "shrink"
-        return f"{self.title}: {verb} the instance to {counted(self.to, 'node')}"
 
 
 class Failable(OfFiring):

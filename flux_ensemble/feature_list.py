@@ -15,6 +15,7 @@ FEATURES = (
     "search",
     "predict",
     "copies",
+    "scaling",
 )
 
 

@@ -17,8 +17,7 @@ from flux_ensemble.document.keys.rules import (
     OF_JOB,
     ON_ENTRIES,
     ON_GROUPS,
-    ON_POOLS,
-    SCALE_ACTIONS,
+    RESIZES,
 )
 from flux_ensemble.document.model import Action, Spec
 from flux_ensemble.document.plain_data import check_plain
@@ -169,7 +168,7 @@ class ActionReader:
                     f"{key.name!r} means nothing to the action {name!r} "
                     f"(only to: {listed(key.only)})",
                 )
-        if name in SCALE_ACTIONS and not self._context.elastic and "label" not in entry:
+        if name in RESIZES and not self._context.elastic and "label" not in entry:
             self._problems.add(
                 at,
                 f"{name!r} needs an instance that can change its nodes, and this one has a fixed "
@@ -256,7 +255,7 @@ class ActionReader:
                 self._problems.add((*at, "label"), str(error))
         elif name in ON_ENTRIES:
             self._entry(ON_ENTRIES[name], label, (*at, "label"))
-        elif name in ON_POOLS:
+        elif name in RESIZES:
             self._pool(label, (*at, "label"))
         elif name in ("enable", "disable"):
             self._rule_id(label, (*at, "label"))

@@ -98,6 +98,7 @@ class DocumentFeature:
             its entries of `jobs`, and whether all jobs can be in the queue at once. With True
             beside them they are notes.
         section: the list at the top that it reads.
+        settings: reads the mapping at the top with the key `name`, empty if the document has none.
     """
 
     name: str
@@ -111,6 +112,7 @@ class DocumentFeature:
         | None
     ) = None
     section: Section | None = None
+    settings: Callable[[Mapping[str, Any], Problems], Any] | None = None
 
 
 @cache
@@ -118,7 +120,7 @@ def document_features() -> tuple[DocumentFeature, ...]:
     """Return what features have of documents.
 
     >>> [feature.name for feature in document_features()]
-    ['search', 'predict']
+    ['search', 'predict', 'scaling']
     """
     return tuple(part.FEATURE for part in parts("document"))
 

@@ -159,23 +159,6 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Scaling:
-    """Bounds and limits of `grow` and `shrink`.
-
-    Args:
-        min_nodes: fewest nodes.
-        max_nodes: most nodes; None leaves it to the member.
-        deadline: seconds after which an unanswered request is given up.
-        refusals: how many in a row disable a rule.
-    """
-
-    min_nodes: int = 1
-    max_nodes: int | None = None
-    deadline: float = 600.0
-    refusals: int = 3
-
-
-@dataclass(frozen=True, slots=True)
 class Spec:
     """A checked ensemble document.
 
@@ -188,7 +171,8 @@ class Spec:
     in a simulation; only the simulator reads it. `by` are the metrics that are kept by value.
     `units` are those of memo keys, or of GROUP-KEY, which are only shown.
     `expansion` is the document with what its `use` makes in its place, as plain data; None where
-    it has no `use`. `features` has the entries of the lists at the top that features read, by key.
+    it has no `use`. `features` has the entries of the lists at the top that features read, by key;
+    `settings` what they read of the other keys there.
     `custom_at` is the file, and the line in it, that `custom` begins in; None
     where that is not known. `packaged` is the part of `custom` that algorithms of flux-ensemble
     made.
@@ -201,7 +185,6 @@ class Spec:
     rules: tuple[Rule, ...]
     statistics: tuple[Statistic, ...]
     limits: Limits = Limits()
-    scaling: Scaling = Scaling()
     finish: str = "idle"
     durability: str = "fast"
     share: float = 1.0
@@ -218,6 +201,7 @@ class Spec:
     by: tuple[ByValue, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)
     features: Mapping[str, Sequence[SectionEntry]] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     simulate: Mapping[str, Simulated] = field(default_factory=dict)
     expansion: Mapping[str, Any] | None = field(default=None, repr=False)
     custom_at: tuple[str, int] | None = field(default=None, compare=False, repr=False)

@@ -17,12 +17,12 @@ from flux_ensemble.document.keys.reading import read_keys
 from flux_ensemble.document.keys.rules import (
     MEMBER_TRIGGERS,
     OF_ENTRIES,
+    OF_REQUESTS,
     OUTCOME_TRIGGERS,
     RULE,
     RULE_KEYS,
     RUNNING_EVERY,
     RUNNING_TRIGGER,
-    SCALE_TRIGGERS,
     TRIGGER_ALIASES,
 )
 from flux_ensemble.document.model import RESERVED_RULES, Action, Rule, Spec
@@ -65,8 +65,7 @@ NOT_OF_MEMBER = {
         trigger: f"a {FAMILIES[key].noun} is of the ensemble; leave out the scope"
         for trigger, key in OF_ENTRIES.items()
     },
-    "scale-done": "requests are of the ensemble; leave out the scope",
-    "scale-denied": "requests are of the ensemble; leave out the scope",
+    **dict.fromkeys(OF_REQUESTS, "requests are of the ensemble; leave out the scope"),
 }
 
 #: The triggers of a member that takes no jobs any more.
@@ -246,7 +245,7 @@ class _RuleReader(ActionReader):
     def _name(self, entry: Mapping[str, Any], trigger: str, at: Path) -> str | None:
         """Check the `name` of a rule; its trigger decides what is named."""
         name: str | None = entry.get("name")
-        if trigger in SCALE_TRIGGERS:
+        if trigger in OF_REQUESTS:
             self._rule_id(name, (*at, "name"))
         elif trigger in OF_ENTRIES:
             if name is not None:
@@ -304,7 +303,7 @@ class _RuleReader(ActionReader):
 
     def _selected(self, entry: Mapping[str, Any], trigger: str, at: Path) -> list[str]:
         """The groups that `group` or its alias `name` selects; none for all jobs."""
-        if trigger in ("metric", *SCALE_TRIGGERS, *OF_ENTRIES, *MEMBER_TRIGGERS, *DETECTORS):
+        if trigger in ("metric", *OF_REQUESTS, *OF_ENTRIES, *MEMBER_TRIGGERS, *DETECTORS):
             return []
         if "name" in entry and "group" in entry:
             self._problems.add((*at, "group"), "'group' is another word for 'name'; give one")

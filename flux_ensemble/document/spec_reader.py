@@ -16,16 +16,22 @@ from flux_ensemble.document.actions import Context
 from flux_ensemble.document.behaviour import read_simulate
 from flux_ensemble.document.by_value import check_by_value, read_by_value
 from flux_ensemble.document.duration import parse_duration
-from flux_ensemble.document.feature import JobsOf, Sources, sections, unknown_jobs
+from flux_ensemble.document.feature import (
+    JobsOf,
+    Sources,
+    document_features,
+    sections,
+    unknown_jobs,
+)
 from flux_ensemble.document.functions import FunctionLabels, SourceError, defined_names
 from flux_ensemble.document.groups import GroupReader
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.jobspec import read_file
-from flux_ensemble.document.keys.document import DOCUMENT_KEYS, LIMIT_KEYS, SCALING_KEYS
+from flux_ensemble.document.keys.document import DOCUMENT_KEYS, LIMIT_KEYS
 from flux_ensemble.document.keys.forms import ENSEMBLE_NAME, ENSEMBLE_NAME_RULE, IDENTIFIER, matches
 from flux_ensemble.document.keys.metrics import BEST_KEYS, UNIT_KEYS
 from flux_ensemble.document.keys.reading import read_keys
-from flux_ensemble.document.keys.rules import SCALE_ACTIONS
+from flux_ensemble.document.keys.rules import RESIZES
 from flux_ensemble.document.members import Pool
 from flux_ensemble.document.members_reader import (
     QueuesOf,
@@ -34,7 +40,7 @@ from flux_ensemble.document.members_reader import (
     read_pools,
     unknown_queues,
 )
-from flux_ensemble.document.model import Limits, Scaling, Spec
+from flux_ensemble.document.model import Limits, Spec
 from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.document.rules import read_rules, rule_id
 from flux_ensemble.document.yaml_reader import Document
@@ -162,7 +168,11 @@ class SpecReader:
             rules=read_rules(rules, context, problems),
             statistics=statistics,
             limits=limits,
-            scaling=read_scaling(value.get("scaling", {}), problems),
+            settings={
+                feature.name: feature.settings(value.get(feature.name, {}), problems)
+                for feature in document_features()
+                if feature.settings is not None
+            },
             job_prefix=f"{own_name}." if value.get("job-names") == "full" else "",
             heartbeat=heartbeat,
             rate_window=read_rate_window(value.get("rate-window", 60.0), problems),
@@ -350,7 +360,7 @@ def read_heartbeat(logging: dict[str, Any], rules: list[Any], problems: Problems
     except ValueError as error:
         problems.add(("logging", "heartbeat"), str(error))
     scales = any(
-        action is not None and action.get("name") in SCALE_ACTIONS and "label" not in action
+        action is not None and action.get("name") in RESIZES and "label" not in action
         for rule in rules
         if rule is not None
         for action in (rule.get("action"), *rule.get("actions", ()))
@@ -373,22 +383,6 @@ def read_rate_window(value: float | str, problems: Problems) -> float:
         problems.add(("rate-window",), f"expected a duration >= 1 second, not {shown(value)}")
         return 60.0
     return window
-
-
-def read_scaling(section: dict[str, Any], problems: Problems) -> Scaling:
-    """Return the bounds of the instance's nodes, and the limits of scaling requests.
-
-    >>> read_scaling({"max-nodes": 8, "deadline": "5m"}, Problems())
-    Scaling(min_nodes=1, max_nodes=8, deadline=300.0, refusals=3)
-    """
-    at: Path = ("scaling",)
-    fields = read_keys(SCALING_KEYS, section, problems, at)
-    low, high = fields.get("min_nodes", 1), fields.get("max_nodes")
-    if high is not None and low > high:
-        problems.add((*at, "min-nodes"), f"expected at most max-nodes, which is {high}, not {low}")
-    if fields.get("deadline") == 0:
-        problems.add((*at, "deadline"), "expected a duration > 0, not 0")
-    return Scaling(**fields)
 
 
 def read_statistics(entries: list[Any], problems: Problems) -> tuple[Statistic, ...]:

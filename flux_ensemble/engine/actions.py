@@ -19,7 +19,6 @@ from flux_ensemble.engine.commands import (
     CallCustom,
     CancelJobs,
     Reply,
-    Scale,
     StartTimer,
     SubmitJobs,
     UpdateJobs,
@@ -34,7 +33,6 @@ from flux_ensemble.engine.member_scope import MemberScope
 from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.pending import Call, Held, Origin, Pending
 from flux_ensemble.engine.render import ShownActions, action_json, rule_json
-from flux_ensemble.engine.scaler import Scaler
 from flux_ensemble.engine.submission_results import SubmissionResults
 from flux_ensemble.engine.submitter import WITHDRAWN, Submitter, because
 from flux_ensemble.engine.trigger_queue import TriggerQueue
@@ -53,7 +51,6 @@ class Actions:
     def __init__(
         self,
         core: Core,
-        scaling: Scaler,
         sending: Submitter,
         submitted: SubmissionResults,
         members: Members | None = None,
@@ -64,7 +61,6 @@ class Actions:
         self._members = members
         self._submitted = submitted
         self._sending = sending
-        self._scaling = scaling
         self._table = core.pending_table
         self._shown = ShownActions(core.spec.groups)
         #: Reasons of cancellations that follow from another action, which has its own outcome.
@@ -78,8 +74,6 @@ class Actions:
             "enable": self._enable,
             "disable": self._disable,
             "reset": self._reset,
-            "grow": self._resize,
-            "shrink": self._resize,
         }
         for feature in core.hooks.features:
             self._performs.update(feature.actions)
@@ -238,13 +232,6 @@ class Actions:
         core.outcome(origin, streams=number)
         return ()
 
-    def _resize(self, origin: Origin, call: Call) -> Iterable[TriggerQueue]:
-        if call.action.label is not None and self._members is not None:
-            self._members.resize(call.action, origin)
-        else:
-            self._scaling.ask(call.action, origin)
-        return ()
-
     # -- jobs ---------------------------------------------------------------------
 
     def _cancel_job(self, id: int, origin: Origin) -> None:
@@ -334,7 +321,7 @@ class Actions:
         """Handle the success of a command."""
         core, pending = self._core, self._table.take(event.command)
         if pending is None:
-            return self._scaling.on_late(event)
+            return self._late(event)
         origin, firing = pending.origin, pending.firing
         if firing is not None:
             core.workload.confirm(firing)
@@ -349,10 +336,8 @@ class Actions:
             returned = list(event.result.get("returned", ()))
             if returned:
                 return self._perform_or_hold(Held(origin, returned))
-        elif isinstance(pending.command, Scale):
-            return self._scaling.on_done(pending, event)
         elif (of_feature := core.hooks.commands.get(type(pending.command))) is not None:
-            of_feature.done(pending, event)
+            return of_feature.done(pending, event)
         elif not self._follows(pending.command):
             self._core.outcome(origin, jobs=len(getattr(pending.command, "jobs", ())))
         return ()
@@ -361,7 +346,7 @@ class Actions:
         """Handle the failure of a command."""
         core, pending = self._core, self._table.take(event.command)
         if pending is None:
-            return self._scaling.on_late(event)
+            return self._late(event)
         origin, firing = pending.origin, pending.firing
         if firing is not None:
             assert isinstance(pending.command, SubmitJobs)
@@ -378,14 +363,20 @@ class Actions:
             self._refusal(origin, event.reason)
             firing.answered = True
             core.emit(Reply(origin.request, errno=event.errno, reason=event.reason))
-        elif isinstance(pending.command, Scale):
-            self._scaling.on_failed(pending, event)
         elif (of_feature := core.hooks.commands.get(type(pending.command))) is not None:
-            failing = of_feature.failed(pending, event.reason)
+            failing = of_feature.failed(pending, event)
             if failing is not None:
                 self.failed(failing, event.reason, event.detail)
         else:
             self.failed(origin, event.reason, event.detail, pending.call)
+        return ()
+
+    def _late(self, event: CommandDone | CommandFailed) -> Iterable[TriggerQueue]:
+        """Handle the outcome of a command that is not pending any more."""
+        for late in self._core.hooks.late:
+            triggered = late(event)
+            if triggered:
+                return triggered
         return ()
 
     def _refused(self, pending: Pending, firing: Firing, jobs: int, reason: str) -> None:

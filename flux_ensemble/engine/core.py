@@ -1,6 +1,6 @@
 """The core of an engine: the state that its parts share, and the methods that several of them call.
 
-    core < scaling < actions < observer, requests, evaluation < engine
+    core < actions < observer, requests, evaluation < engine
 
 A part knows the core and the parts to its left, and calls nothing to its right. In particular no
 part evaluates rules: it returns them as `TriggerQueue`, and `evaluation` does the rest.
@@ -31,7 +31,8 @@ from flux_ensemble.engine.idle_rules import used_up
 from flux_ensemble.engine.job_keys import MAX_ID, named, ordinal_of
 from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.engine.lifecycle import ACTING_STATES, FINAL_STATES, TRANSITIONS
-from flux_ensemble.engine.pending import Origin, Pending, PendingTable, ScaleOutcome
+from flux_ensemble.engine.nodes import Nodes
+from flux_ensemble.engine.pending import Answer, Origin, Pending, PendingTable
 from flux_ensemble.engine.records import Records
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.rules import RuleIndex
@@ -83,7 +84,8 @@ class Core:
         records: the records of jobs that are gone.
         foreign: foreign jobs that rules select, by id.
         pending_table: commands without an outcome, held actions, and calls to be repeated.
-        scale_outcomes: the outcomes of scaling for which rules have not been evaluated yet.
+        answers: the answers to requests of rules for which rules have not been evaluated yet.
+        nodes: the nodes of the queue, as it reports them.
         function_states: the states of custom functions, by name.
         not_started: groups with too long a time limit (see `too_long`) that were logged as such.
         member_names: the names of the members that have not ended, by their numbers.
@@ -111,10 +113,11 @@ class Core:
         self.rules = RuleIndex(spec)
         self.workload = Workload(spec.groups, spec.limits.active_jobs, bool(spec.members))
         self.hooks = Hooks()
+        self.nodes = Nodes(self.rules, self.stats, self.hooks)
         self.records = Records(spec.limits.records if spec.records else 0)
         self.foreign: dict[int, ActiveJob] = {}
         self.pending_table = PendingTable()
-        self.scale_outcomes: deque[ScaleOutcome] = deque()
+        self.answers: deque[Answer] = deque()
         self.function_states: dict[str, Any] = {}
         self.not_started: list[str] = []
         self.deferred: dict[tuple[RuleState, str | None], None] = {}
@@ -415,7 +418,10 @@ class Core:
                 self.record(eventlog.UsedUp(rule=rule.rule.id, reason=spent))
         for key in self.pending_table.abandon():
             self.emit(StopTimer(key))
-        self.scale_outcomes.clear()
+        for feature in self.hooks.features:
+            if feature.ends is not None:
+                feature.ends()
+        self.answers.clear()
         self.deferred.clear()
         if state != "completed":
             self._keep_unsent()

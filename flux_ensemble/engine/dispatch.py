@@ -75,7 +75,7 @@ class Dispatch:
 
     def __init__(self, core: Core, members: Members) -> None:
         self._core = core
-        self._members = members
+        self.members = members
         self._placement = members.placement
         self._breaker = members.breaker
         self._needs = JobNeeds(core)
@@ -89,7 +89,7 @@ class Dispatch:
         place = self._choose(firing, need)
         if place is None:
             if not firing.bound:
-                self._members.none_for(firing.group, self._allowed[firing.group], need)
+                self.members.none_for(firing.group, self._allowed[firing.group], need)
             return 0
         if self._needs.differ(firing) or self._breaker.on_trial(place.ordinal):
             return 1
@@ -101,10 +101,10 @@ class Dispatch:
 
     def bars(self, firing: Firing) -> str | None:
         """Return why a job of a firing cannot run on the member it is bound to; None if all can."""
-        name = self._members.name_of(firing.near)
+        name = self.members.name_of(firing.near)
         place = self._placement.places.get(firing.near)
         if place is None or not place.open:
-            member = self._members.known.get(firing.near)
+            member = self.members.known.get(firing.near)
             return f"member {name} {'has ended' if member is None else f'is {member.state}'}"
         if place.pool not in self._allowed[firing.group]:
             return f"jobs of group {firing.group!r} do not run on member {name}"
@@ -119,7 +119,7 @@ class Dispatch:
         need = self._needs.of(firing, first)
         place = self._choose(firing, need)
         assert place is not None
-        member, cores = self._members.known[place.ordinal], place.weight(need)
+        member, cores = self.members.known[place.ordinal], place.weight(need)
         for index in range(first, first + count):
             member.flying[firing.rule, firing.number, index] = cores
         self._placement.take(place, cores * count)

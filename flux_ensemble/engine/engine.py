@@ -8,10 +8,10 @@ time. The same events give the same commands, whoever drives it.
 One event is handled in three steps. First it changes the state: the job's phase, the
 counts and streams. Then the rules that it triggers are evaluated in document order, and
 those whose turn it is fire. Last the engine settles: it evaluates the rules for idle groups and
-for outcomes of scaling requests, sends the jobs that may be sent now, and ends the ensemble if
+for answers to requests of rules, sends the jobs that may be sent now, and ends the ensemble if
 nothing is left to do.
 
-The engine is its core with the parts around it: `scaling` (the member's size), `actions` (the
+The engine is its core with the parts around it: the features, `actions` (the
 effects of firings), `observer` (job events), `requests` (users' requests), `evaluation` (the choice
 of the rules that fire). Only `handle` changes it.
 """
@@ -65,7 +65,6 @@ from flux_ensemble.engine.observer import Observer
 from flux_ensemble.engine.requests import Requests
 from flux_ensemble.engine.reruns import Reruns
 from flux_ensemble.engine.rule_actions import RuleActions
-from flux_ensemble.engine.scaler import Scaler
 from flux_ensemble.engine.submission_results import SubmissionResults
 from flux_ensemble.engine.submitter import Submitter
 from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
@@ -82,14 +81,12 @@ class Engine(Core):
         spec: the checked document.
 
     Attributes:
-        scaling: the member's size as last reported, and the requests to change it.
         members: the members, if the document has `members`; else None.
         observer: handles job events.
     """
 
     def __init__(self, spec: Spec) -> None:
         super().__init__(spec)
-        self.scaling = Scaler(self)
         self.members = Members(self) if spec.members else None
         placing = None if self.members is None else Dispatch(self, self.members)
         scope = self._scope = None if self.members is None else MemberScope(self, self.members)
@@ -97,22 +94,18 @@ class Engine(Core):
         for part in parts("engine"):
             self.hooks.add(part.feature(self, self._sending))
         self._submitted = SubmissionResults(self, self.members)
-        self._actions = Actions(
-            self, self.scaling, self._sending, self._submitted, self.members, scope
-        )
+        self._actions = Actions(self, self._sending, self._submitted, self.members, scope)
         self.observer = Observer(self, self._sending, self.members)
-        self._evaluation = Evaluation(
-            self, RuleActions(self, self._actions), self.scaling, self.members, scope
-        )
+        self._evaluation = Evaluation(self, RuleActions(self, self._actions), self.members, scope)
         self._together = EventBatches(
             self, self.members, self.observer, self._evaluation, self._come_to_rest
         )
         self.reruns = Reruns(self, self._sending, self.members)
-        self.requests = Requests(self, self._actions, self.scaling, self.reruns)
+        self.requests = Requests(self, self._actions, self.reruns)
         self._handlers: dict[type, Callable[[Any], Iterable[TriggerQueue]]] = {
             Started: self._on_started,
             Interrupted: self.observer.on_interrupted,
-            MemberChanged: self.scaling.on_changed,
+            MemberChanged: self.nodes.on_changed,
             Absent: self._on_absent,
             ShareChanged: self._on_share,
             AllocationChanged: self._on_allocation,
@@ -181,14 +174,14 @@ class Engine(Core):
     def _settle(self) -> None:
         """Do the work that an event leaves besides the rules that it triggers.
 
-        This is: do the work of features, evaluate rules on idle groups and on outcomes of scaling,
-        send jobs.
+        This is: do the work of features, evaluate rules on idle groups and on answers to
+        requests, send jobs.
         """
         workload = self.workload
         hooks = self.hooks
         if hooks.unsettled:
             self._settle_features()
-        if workload.drained or self.scale_outcomes or self.deferred:
+        if workload.drained or self.answers or self.deferred:
             self._evaluation.follow_up()
             if hooks.unsettled:
                 self._settle_features()
@@ -290,7 +283,7 @@ class Engine(Core):
         self.workload.check()
         limits = self.spec.limits
         assert self.workload.total <= limits.jobs
-        self.scaling.check(self.pending)
+        assert not self.answers
         if self.members is not None:
             self.members.check()
         for feature in self.hooks.features:
@@ -343,7 +336,7 @@ class Engine(Core):
             self.members.begin()
         for state in self.rules.plain("start"):
             yield TriggerQueue(state, Cause({"trigger": "start"}))
-        yield from self.scaling.begin()
+        yield from self.nodes.begin()
 
     def _on_timer(self, event: TimerFired) -> Iterable[TriggerQueue]:
         key = event.key
@@ -354,7 +347,7 @@ class Engine(Core):
             triggered = self._member_events.on_timer(key)
             if triggered is not None:
                 return triggered
-        if self._sending.delay_over(key) or self.scaling.on_timer(key):
+        if self._sending.delay_over(key):
             return ()
         for takes in self.hooks.timers:
             if takes(key):

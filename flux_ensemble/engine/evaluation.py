@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from flux_ensemble.document.keys.rules import SCALE_ACTIONS
 from flux_ensemble.document.model import Action
 from flux_ensemble.engine.combinations import MAX_COMBINATIONS, parse_name
 from flux_ensemble.engine.core import HEARTBEAT, Core
@@ -24,7 +23,6 @@ from flux_ensemble.engine.members import Members
 from flux_ensemble.engine.rule_actions import RuleActions
 from flux_ensemble.engine.rule_state import RuleState
 from flux_ensemble.engine.rules import idle_of
-from flux_ensemble.engine.scaler import Scaler
 from flux_ensemble.engine.tallies import Tally, values_in
 from flux_ensemble.engine.trigger_queue import Cause, TriggerQueue
 from flux_ensemble.metrics.conditions import Lookup, variables
@@ -38,7 +36,6 @@ class Evaluation:
         self,
         core: Core,
         actions: RuleActions,
-        scaling: Scaler,
         members: Members | None = None,
         scope: MemberScope | None = None,
     ) -> None:
@@ -46,7 +43,6 @@ class Evaluation:
         self._scope = scope
         self._core = core
         self._actions = actions
-        self._scaling = scaling
 
     def run(self, triggered: Iterable[TriggerQueue]) -> None:
         """Evaluate rules, and the rules that these trigger.
@@ -153,22 +149,22 @@ class Evaluation:
     # -- the end of an event ----------------------------------------------------------
 
     def follow_up(self) -> None:
-        """Evaluate the rules for idle groups, and for outcomes of requests to change the size.
+        """Evaluate the rules for idle groups, and for answers to requests of rules.
 
         Rules that fire can cause more of both, so all firings of one call are one chain.
         """
-        core, outcomes, drained = self._core, self._core.scale_outcomes, self._core.workload.drained
+        core, answers, drained = self._core, self._core.answers, self._core.workload.drained
         deferred = core.deferred
         depth: tuple[str, ...] = ()
         while True:
-            while outcomes:
-                outcome = outcomes.popleft()
-                asked = outcome.origin.rule
-                for state in core.rules.plain(outcome.trigger):
+            while answers:
+                answer = answers.popleft()
+                asked = answer.origin.rule
+                for state in core.rules.plain(answer.trigger):
                     if state.rule.name in (None, asked):
                         firings = core.firings
-                        chain = max(outcome.origin.chain, depth, key=len)
-                        self.run([TriggerQueue(state, Cause(outcome.event, asked, chain))])
+                        chain = max(answer.origin.chain, depth, key=len)
+                        self.run([TriggerQueue(state, Cause(answer.event, asked, chain))])
                         if core.firings > firings:
                             depth = (*chain, state.rule.id)
                             # A rule reacted to the denial, so it is no error of `asked` any more.
@@ -203,7 +199,7 @@ class Evaluation:
                 else:
                     depth = (*depth, state.rule.id)
             depth = (*depth, *each)
-            if not drained and not outcomes:
+            if not drained and not answers:
                 return
 
     def can_fire(self) -> bool:
@@ -254,12 +250,9 @@ class Evaluation:
         return [self._scope.lookup(member.ordinal, self._core.t) for member in members]
 
     def _could_do(self, action: Action) -> bool:
-        """Return whether an action would have an effect; scaling has none at the bounds of size."""
-        if action.name not in SCALE_ACTIONS:
-            return True
-        if action.label is not None and self._members is not None:
-            return self._members.objection(action) is None
-        return self._scaling.objection(action) is None
+        """Return whether an action would have an effect."""
+        effective = self._core.hooks.effective.get(action.name)
+        return effective is None or effective(action)
 
 
 def _idle(

@@ -412,7 +412,7 @@ class QuickPath:
         """True if an event left work besides rules to evaluate and jobs to send."""
         core, workload = self._core, self._core.workload
         drained = workload.drained or not workload.busy
-        return bool(drained or core.scale_outcomes or core.deferred or core.hooks.unsettled)
+        return bool(drained or core.answers or core.deferred or core.hooks.unsettled)
 
     def makes_room(self, key: int) -> bool:
         """Return whether a job that is gone may have made room for others."""

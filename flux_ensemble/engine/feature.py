@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
-from flux_ensemble.engine.events import CommandDone
+from flux_ensemble.document.model import Action
+from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.job_changes import Change
 from flux_ensemble.engine.jobs import ActiveJob
@@ -34,16 +35,16 @@ class CommandHooks(NamedTuple):
     """The hooks on commands of one type, which a feature sends.
 
     Args:
+        done: a command has succeeded. Returns the rules that it triggers.
+        failed: a command has failed. Returns the firing whose action fails by that; None if no
+            action does.
         needs: returns the state of the feature that a driver needs to perform a command; None if
             the command was given up in the meantime.
-        done: a command has succeeded.
-        failed: a command has failed, for this reason. Returns the firing whose action fails by
-            that; None if no action does.
     """
 
-    needs: Callable[[Any], Any]
-    done: Callable[[Pending, CommandDone], None]
-    failed: Callable[[Pending, str], Origin | None]
+    done: Callable[[Pending, CommandDone], Iterable[TriggerQueue]]
+    failed: Callable[[Pending, CommandFailed], Origin | None]
+    needs: Callable[[Any], Any] | None = None
 
 
 class Standing(Enum):
@@ -117,12 +118,17 @@ class Feature:
     Args:
         name: what its state is called in a snapshot.
         actions: the actions that it performs, by name.
+        effective: of these actions, what returns whether one would have an effect now. A rule
+            whose actions have none keeps no ensemble from ending.
+        refuses: of these actions, what returns why a user cannot request one; None if it can be.
         requests: what checks the arguments of users' requests that it performs, by their name, or
             raises `RequestError`. An ensemble that has ended goes on with such a request.
         fields: what expressions know of a job by it, by the name of the field.
         quiet: reasons of cancellations that follow from what was recorded before: no outcome of a
             firing is recorded of them.
         commands: the hooks on commands that only this feature sends, by their type.
+        late: a command has its outcome that is not pending any more. Returns the rules that this
+            triggers.
         timer: a timer has fired, with this key. Returns whether it is one of the feature.
         submits: returns the groups of which it may still submit jobs, given what tells whether a
             rule can still run an action on a label.
@@ -130,26 +136,33 @@ class Feature:
         dump: returns its state as JSON; None if there is nothing to keep.
         load: takes what `dump` returned, None where a snapshot has nothing of it.
         status: returns what the status of an ensemble says of it.
+        of_nodes: returns what the status says of the nodes of a queue, besides their number.
         shrunk: the instance has fewer nodes than before.
+        ends: the ensemble ends, and rules fire no more.
         check: raises AssertionError if an invariant that holds after each event is broken.
         reopened: the ensemble goes on after its end, by a request.
     """
 
     name: str
     actions: Mapping[str, Perform] = field(default_factory=dict)
+    effective: Mapping[str, Callable[[Action], bool]] = field(default_factory=dict)
+    refuses: Mapping[str, Callable[[Action], str | None]] = field(default_factory=dict)
     requests: Mapping[str, Callable[[Mapping[str, Any]], CheckedRequest]] = field(
         default_factory=dict
     )
     fields: Mapping[str, Callable[[ActiveJob], Any]] = field(default_factory=dict)
     quiet: frozenset[str] = frozenset()
     commands: Mapping[type, CommandHooks] = field(default_factory=dict)
+    late: Callable[[CommandDone | CommandFailed], Iterable[TriggerQueue]] | None = None
     timer: Callable[[str], bool] | None = None
     submits: Callable[[Callable[[str, str], bool]], Iterable[str]] | None = None
     again: Collection[str] = ()
     dump: Callable[[], Any] | None = None
     load: Callable[[Any], None] | None = None
     status: Callable[[], Mapping[str, Any]] | None = None
+    of_nodes: Callable[[str], Mapping[str, Any]] | None = None
     shrunk: Callable[[], None] | None = None
+    ends: Callable[[], None] | None = None
     check: Callable[[], None] | None = None
     reopened: Callable[[], None] | None = None
 
@@ -163,7 +176,7 @@ class Hooks:
         features: the features, in order.
         fields: what expressions know of a job by features.
         commands: the hooks on commands, by type.
-        timers, shrunk: as of `Feature`.
+        effective, refuses, late, timers, of_nodes, shrunk: as of `Feature`.
         unsettled: what features have to do at the end of the event, by the name of the feature; a
             feature adds it, and removes it when it is done.
         singly: True if a feature is to be told of each job, and not of many at once.
@@ -177,7 +190,11 @@ class Hooks:
         self.features: list[Feature] = []
         self.fields: dict[str, Callable[[ActiveJob], Any]] = {}
         self.commands: dict[type, CommandHooks] = {}
+        self.effective: dict[str, Callable[[Action], bool]] = {}
+        self.refuses: dict[str, Callable[[Action], str | None]] = {}
+        self.late: tuple[Callable[[CommandDone | CommandFailed], Iterable[TriggerQueue]], ...] = ()
         self.timers: tuple[Callable[[str], bool], ...] = ()
+        self.of_nodes: tuple[Callable[[str], Mapping[str, Any]], ...] = ()
         self.unsettled: dict[str, Settle] = {}
         self.shrunk: tuple[Callable[[], None], ...] = ()
         self._following: list[JobHooks] = []
@@ -188,6 +205,12 @@ class Hooks:
         self.features.append(feature)
         self.fields.update(feature.fields)
         self.commands.update(feature.commands)
+        self.effective.update(feature.effective)
+        self.refuses.update(feature.refuses)
+        if feature.late is not None:
+            self.late = (*self.late, feature.late)
+        if feature.of_nodes is not None:
+            self.of_nodes = (*self.of_nodes, feature.of_nodes)
         if feature.timer is not None:
             self.timers = (*self.timers, feature.timer)
         if feature.shrunk is not None:

@@ -41,7 +41,7 @@ from flux_ensemble.engine.member import (
     SURPLUS_TIMER,
     Member,
 )
-from flux_ensemble.engine.pending import Origin, Pending, ScaleOutcome
+from flux_ensemble.engine.pending import Answer, Origin, Pending
 from flux_ensemble.engine.placement import Need, Place, Placement
 
 #: Most seconds between two looks for members that no job needs.
@@ -242,7 +242,7 @@ class Members:
         if core.acting:
             where = {"rule": origin.rule, "firing": origin.number, "pool": pool.name}
             event = {"trigger": trigger, **where, "timestamp": core.t, **context}
-            core.scale_outcomes.append(ScaleOutcome(trigger, origin, event))
+            core.answers.append(Answer(trigger, origin, event))
 
     def _start(self, pool: Pool) -> Member:
         self._last_ordinal += 1

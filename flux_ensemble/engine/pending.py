@@ -14,9 +14,6 @@ from flux_ensemble.engine.compact import not_default
 from flux_ensemble.engine.fastclass import fastclass
 from flux_ensemble.engine.firings import Firing
 
-#: Prefix of the keys that `scale_timer` returns.
-SCALE_TIMER = "scale:"
-
 
 @fastclass
 class Origin:
@@ -102,11 +99,11 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class ScaleOutcome:
-    """The outcome of a request to change the member's size, for the rules on `trigger`.
+class Answer:
+    """The answer to a request of a rule, for the rules on `trigger`.
 
     Args:
-        trigger: one of `SCALE_TRIGGERS`.
+        trigger: one of `OF_REQUESTS`.
         origin: the firing that made the request.
         event: the event for the log and for custom functions.
     """
@@ -121,8 +118,6 @@ class PendingTable:
 
     Attributes:
         commands: the commands without an outcome, by id.
-        scales: member -> time and command of the outstanding request to change its size.
-        late_scales: member -> the latest request that was given up.
     """
 
     def __init__(self) -> None:
@@ -137,8 +132,6 @@ class PendingTable:
         self._asks: dict[str, Origin] = {}
         #: Group -> the number of open asks, calls and held actions whose origin names the group.
         self._of_group: defaultdict[str, int] = defaultdict(int)
-        self.scales: dict[str, tuple[float, Pending]] = {}
-        self.late_scales: dict[str, Pending] = {}
         self._last_id = 0
         #: The next number of firings of each reserved rule id.
         self._numbers = dict.fromkeys((REQUEST_RULE, RETRY_RULE), 0)
@@ -250,56 +243,25 @@ class PendingTable:
                 del self._of_group[group]
 
     def abandon(self) -> list[str]:
-        """Drop held actions, calls of custom functions, asks, and requests to change a size.
+        """Drop held actions, calls of custom functions, and asks.
 
         Returns:
             Keys of the timers to stop.
         """
         self._held.clear()
-        timers = [
-            *self._retries,
-            *self._asks,
-            *(scale_timer(pending) for _, pending in self.scales.values()),
-        ]
+        timers = [*self._retries, *self._asks]
         self._retries.clear()
         self._asks.clear()
         self._of_group.clear()
         for id, pending in list(self.commands.items()):
             if pending.call is not None or type(pending.command) is Ask:
                 del self.commands[id]
-        for member in list(self.scales):
-            self.give_up_scale(member)
         return timers
-
-    # -- requests to change a member's size -------------------------------------------
-
-    def expect_scale(self, member: str, t: float, pending: Pending) -> None:
-        """Add a request that was sent at time `t`."""
-        self.scales[member] = t, pending
-
-    def close_scale(self, member: str) -> Pending:
-        """Remove and return the outstanding request of a member."""
-        _, pending = self.scales.pop(member)
-        return pending
-
-    def give_up_scale(self, member: str) -> Pending:
-        """Give up the outstanding request of a member, and return it; an outcome may still come."""
-        pending = self.close_scale(member)
-        self.late_scales[member] = pending
-        del self.commands[pending.command.id]
-        return pending
-
-    def take_late_scale(self, id: int) -> tuple[str, Pending] | None:
-        """Remove a given-up request that has its outcome; return member and request, or None."""
-        for member, pending in self.late_scales.items():
-            if pending.command.id == id:
-                return member, self.late_scales.pop(member)
-        return None
 
     # -- snapshots ------------------------------------------------------------------
 
     def dump(self, positions: Mapping[Firing, int]) -> dict[str, Any]:
-        """Return the table as JSON, without the requests to change a member's size.
+        """Return the table as JSON.
 
         Args:
             positions: the positions of the open firings, by which a snapshot refers to firings.
@@ -350,30 +312,6 @@ class PendingTable:
             self.hold(Held(Origin.load(origin), held))
         for key, origin, call in value["retries"]:
             self.repeat(key, Origin.load(origin), Call.load(call))
-
-    def dump_scales(self) -> dict[str, Any]:
-        """Return the requests to change a member's size as JSON."""
-        return {
-            "outstanding": {
-                member: [t, pending.command.id] for member, (t, pending) in self.scales.items()
-            },
-            "late": {
-                member: [pending.origin.dump(), to_json(pending.command)]
-                for member, pending in self.late_scales.items()
-            },
-        }
-
-    def load_scales(self, value: Any) -> None:
-        """Set the requests from the result of `dump_scales`; commands must be loaded before."""
-        for member, (t, id) in value["outstanding"].items():
-            self.scales[member] = t, self.commands[id]
-        for member, (origin, command) in value["late"].items():
-            self.late_scales[member] = Pending(Origin.load(origin), _load_command(command))
-
-
-def scale_timer(pending: Pending) -> str:
-    """Return the key of the timer after which a request to change a size is given up."""
-    return f"{SCALE_TIMER}{pending.command.id}"
 
 
 def _load_command(value: Any) -> Effect:

@@ -9,7 +9,6 @@ from typing import Any
 from flux_ensemble import eventlog
 from flux_ensemble.document.actions import parse_action
 from flux_ensemble.document.keys.overrides import read_overrides
-from flux_ensemble.document.keys.rules import SCALE_ACTIONS
 from flux_ensemble.document.model import REQUEST_RULE, Action
 from flux_ensemble.engine.actions import Actions
 from flux_ensemble.engine.commands import Reply
@@ -19,7 +18,6 @@ from flux_ensemble.engine.events import Request
 from flux_ensemble.engine.feature import CheckedRequest
 from flux_ensemble.engine.pending import Origin
 from flux_ensemble.engine.reruns import Reruns
-from flux_ensemble.engine.scaler import Scaler
 from flux_ensemble.engine.trigger_queue import TriggerQueue
 from flux_ensemble.metrics.paths import no_group
 from flux_ensemble.words import counted
@@ -31,11 +29,10 @@ class Requests:
     Each operation sends its own reply, after its effects, or raises `RequestError`.
     """
 
-    def __init__(self, core: Core, actions: Actions, scaling: Scaler, reruns: Reruns) -> None:
+    def __init__(self, core: Core, actions: Actions, reruns: Reruns) -> None:
         self._core = core
         self._reruns = reruns
         self._actions = actions
-        self._scaling = scaling
         self._operations: Mapping[str, Callable[[Request], Iterable[TriggerQueue]]] = {
             "submit": self._submit,
             "cancel": self._cancel,
@@ -162,10 +159,9 @@ class Requests:
             action = parse_action(request.args.get("action", {}), core.spec, core.rules.states)
         except ValueError as error:
             raise RequestError(errno.EINVAL, str(error)) from None
-        of_member = action.name in SCALE_ACTIONS and action.label is None
-        if of_member and not self._scaling.elastic():
-            reason = f"action: {action.name!r} needs an instance that can change its nodes"
-            raise RequestError(errno.EINVAL, reason)
+        refuses = core.hooks.refuses.get(action.name)
+        if refuses is not None and (reason := refuses(action)) is not None:
+            raise RequestError(errno.EINVAL, f"action: {reason}")
         if action.name == "submit":
             self._check_room(action)
         origin = self._origin(request)

@@ -53,7 +53,8 @@ def dump(engine: Engine) -> dict[str, Any]:
         "workload": engine.workload.dump(),
         "foreign": {**dump_jobs(foreign), "group": [job.group for job in foreign]},
         "actions": engine.pending_table.dump(engine.workload.firings.positions()),
-        "scaling": engine.scaling.dump(),
+        # The feature of this name has its requests in the same place.
+        "scaling": {"members": engine.nodes.dump()},
         "counts": {group: dict(counts) for group, counts in engine.stats.counts.items()},
         "streams": engine.stats.sizes(),
         "records": engine.records.dump(),
@@ -182,7 +183,7 @@ def _restored(spec: Spec, state: Any) -> Engine:
     # Earlier versions did not keep them.
     engine.records.attempts.load(state.get("attempts", [] if engine.ran_again else None))
     engine.pending_table.load(state["actions"], firings)
-    engine.scaling.load(state["scaling"])
+    engine.nodes.load(state["scaling"]["members"])
     if engine.members is not None:
         engine.members.load(state["members"])
     return engine

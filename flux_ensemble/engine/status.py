@@ -30,9 +30,9 @@ def status(engine: Engine) -> dict[str, Any]:
             "active": len(workload.jobs),
             "total": workload.total,
         },
-        "queue": engine.scaling.queue(),
+        "queue": engine.nodes.queue(),
         # The former name of `queue`.
-        "members": engine.scaling.report(),
+        "members": engine.nodes.report(),
         "firings": engine.firings,
         "failed": engine.failed,
         "timed_out": engine.timed_out,

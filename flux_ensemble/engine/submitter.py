@@ -39,6 +39,7 @@ class Submitter:
     def __init__(self, core: Core, placing: Dispatch | None = None) -> None:
         self._core = core
         self._placing = placing
+        self.members = None if placing is None else placing.members
         self._table = core.pending_table
 
     def submit(

@@ -7,7 +7,7 @@ there, removes the feature. A part is a module; a feature has those that it need
 | part | has | asked for by |
 |---|---|---|
 | `keys` | `ACTIONS`, `TRIGGERS`: those that it adds | `document.keys` |
-| | `JOB_KEYS`, `DOCUMENT_KEYS`: keys of job groups, and at the top | `document.keys` |
+| | `JOB_KEYS`, `DOCUMENT_KEYS`, `ACTION_KEYS`: keys of groups, the top, actions | `document.keys` |
 | | `SPELLED`: paths of values of parameters | `document.spellings` |
 | `document` | `FEATURE`: reads these, a `document.feature.DocumentFeature` | `document.feature` |
 | `metrics` | `METRICS`: metrics of the instance or of time, with their meaning | `metrics.names` |

@@ -304,7 +304,8 @@ class Driver:
             self.post(CommandFailed(now, command, "EIO", result.reason, result.detail))
 
     def _ask(self, command: Ask) -> None:
-        trials = self._engine.hooks.commands[Ask].needs(command)
+        needs = self._engine.hooks.commands[Ask].needs
+        trials = None if needs is None else needs(command)
         if trials is None:
             # Given up in the meantime.
             return

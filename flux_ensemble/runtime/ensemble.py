@@ -288,7 +288,7 @@ class Ensemble:
 
     def member_changed(self, event: MemberChanged) -> None:
         """Take in the properties of a member, if they have changed."""
-        if self.engine.scaling.is_news(event):
+        if self.engine.nodes.is_news(event):
             self._driver.post(replace(event, t=self._loop.now()))
 
     def suspend(self, reason: str | None = None, *, lost: bool = False) -> None:

@@ -298,7 +298,7 @@ class Members:
         return [
             {"ensemble": ensemble.name, **request}
             for ensemble in self._ensembles
-            if (request := ensemble.engine.scaling.outstanding(name)) is not None
+            if (request := ensemble.engine.nodes.report().get(name, {}).get("request")) is not None
         ]
 
     def report(self, nodes: Numbers, queue: Numbers) -> dict[str, dict[str, Any]]:

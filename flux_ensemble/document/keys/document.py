@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 
 from flux_ensemble.algorithms.builtin import SHIPPED
-from flux_ensemble.document.duration import parse_duration
 from flux_ensemble.document.keys.forms import (
     BOOLEAN,
     DURATION,
@@ -73,35 +71,6 @@ LIMIT_KEYS = (
         3,
         more="See [interrupted jobs](retries.md#interrupted-jobs).",
     ),
-)
-
-SCALING_KEYS = (
-    Key(
-        "min-nodes",
-        integer(1),
-        "The least number of nodes that 'shrink' asks for.",
-        (2,),
-        1,
-        formerly="min-size",
-    ),
-    Key(
-        "max-nodes",
-        integer(1),
-        "The greatest number of nodes that 'grow' asks for.",
-        (16,),
-        formerly="max-size",
-        more="The bounds of the instance's scaler hold in any case.",
-    ),
-    Key(
-        "deadline",
-        DURATION,
-        "A request without an answer is denied after this time.",
-        ("15m",),
-        "10m",
-        read=partial(parse_duration, limit=False),
-        more="A [duration](document.md#durations).",
-    ),
-    Key("refusals", integer(1), "The number of refusals in a row that disables a rule.", (5,), 3),
 )
 
 USE_KEYS = (
@@ -228,16 +197,6 @@ _KERNEL_KEYS = (
         read=None,
         python="Limits",
         more="See [limits](keys.md#limits).",
-    ),
-    Key(
-        "scaling",
-        mapping(
-            "a mapping with the keys min-nodes, max-nodes, deadline and refusals", SCALING_KEYS
-        ),
-        "Bounds of growing and shrinking.",
-        ({"min-nodes": 2, "max-nodes": 16},),
-        read=None,
-        more="See [growing and shrinking](elastic.md#in-a-document).",
     ),
     Key(
         "finish",

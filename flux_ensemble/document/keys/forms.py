@@ -138,6 +138,8 @@ class FurtherAction:
         again: it submits jobs again, so there are more of them than rules ask for.
         on: its label names an entry of the list of the document with this key.
         submits: it has jobs of the group of this entry submitted.
+        resizes: it changes the number of nodes of the instance; with a label, of the members of
+            that pool.
 
     >>> FurtherAction("copy", "Run the triggering job again.", after="cancel", of_job=True).again
     False
@@ -151,6 +153,7 @@ class FurtherAction:
     again: bool = False
     on: str = ""
     submits: bool = False
+    resizes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +164,8 @@ class FurtherTrigger:
         name: as in a document; what precedes the first "-" is its kind.
         text: when it fires, for the guide. Links lead from docs/.
         after: the trigger behind which it is listed.
-        on: the `name` of a rule names an entry of the list of the document with this key.
+        on: the `name` of a rule names an entry of the list of the document with this key; if empty,
+            a rule, about whose requests the trigger is.
 
     >>> FurtherTrigger("search-done", "A search is done.", after="member-lost", on="search").on
     'search'
@@ -170,7 +174,7 @@ class FurtherTrigger:
     name: str
     text: str
     after: str
-    on: str
+    on: str = ""
 
 
 def with_further(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from flux_ensemble.document.keys.forms import (
     mapping,
     or_list,
     text,
+    with_features,
     with_further,
 )
 from flux_ensemble.document.keys.overrides import OVERRIDE_KEYS, SOME, computed, read_text
@@ -95,9 +96,6 @@ TRIGGER_ALIASES = {
     "job-cleanup": "job-clean",
 }
 
-#: Triggers on the outcome of a scaling request.
-SCALE_TRIGGERS = ("scale-done", "scale-denied")
-
 #: Triggers on what becomes of members.
 MEMBER_TRIGGERS = ("member-up", "member-draining", "member-lost")
 
@@ -120,8 +118,6 @@ _TRIGGERS: Mapping[str, Trigger] = {
         "The group, each of the groups, or the ensemble has no active job left after it had one, "
         "and [nothing that it caused](triggers.md#idle) is under way."
     ),
-    "scale-done": Trigger("A [request](elastic.md#in-a-document) to grow or shrink was met."),
-    "scale-denied": Trigger("A [request](elastic.md#in-a-document) to grow or shrink was denied."),
     "time-left": Trigger(
         "Less time than `below` is [left](metrics.md#rates-and-time) until the allocation "
         "expires; never if it has no limit."
@@ -171,10 +167,16 @@ TRIGGERS = with_further(
 )
 
 #: Triggers on what becomes of an entry of a list that a feature reads -> the key of the list.
-OF_ENTRIES = {trigger.name: trigger.on for trigger in _FURTHER_TRIGGERS}
+OF_ENTRIES = {trigger.name: trigger.on for trigger in _FURTHER_TRIGGERS if trigger.on}
 
-#: How these triggers begin.
-_OF_ENTRIES = tuple(dict.fromkeys(f"{name.partition('-')[0]}-" for name in OF_ENTRIES))
+#: Triggers on what becomes of the requests of rules.
+OF_REQUESTS = tuple(trigger.name for trigger in _FURTHER_TRIGGERS if not trigger.on)
+
+
+def _kinds(triggers: Iterable[str]) -> Iterable[str]:
+    """Return the beginnings of triggers, as `Key.only` has them."""
+    return dict.fromkeys(f"{name.partition('-')[0]}-" for name in triggers)
+
 
 #: Triggers on jobs -> what expressions know of the job then.
 KNOWN_AT: Mapping[str, Known] = {
@@ -194,10 +196,6 @@ _KERNEL_ACTIONS: Mapping[str, str] = {
     "`jobs: trigger` the triggering job alone.",
     "terminate": "End the ensemble. With `state: failed`, `run` exits with 1.",
     "custom": "Call the Python function `label`, see [custom functions](custom.md).",
-    "grow": "Ask for `value` more [nodes](elastic.md#in-a-document) of the instance; with a "
-    "`label`, start `value` [members](members.md) of that pool.",
-    "shrink": "Ask for `value` fewer [nodes](elastic.md#in-a-document) of the instance; with a "
-    "`label`, end `value` [members](members.md) of that pool.",
     "enable": "Turn the rule with the `id` in `label` on.",
     "disable": "Turn the rule with the `id` in `label` off.",
     "update": "Change the `urgency` or the `duration` of the active jobs of the group `label`; "
@@ -217,17 +215,16 @@ ACTIONS = with_further(_KERNEL_ACTIONS, _FURTHER)
 OF_JOB = frozenset(action.name for action in _FURTHER if action.of_job)
 AGAIN = frozenset(action.name for action in _FURTHER if action.again)
 
-#: Actions that need a member whose size can change.
-SCALE_ACTIONS = frozenset({"grow", "shrink"})
+#: Actions that change the number of nodes of the instance; with a label, of members of that pool.
+RESIZES = tuple(action.name for action in _FURTHER if action.resizes)
 
 #: Actions whose label is an entry of a list that a feature reads -> the key of the list; and those
 #: that have jobs of its group submitted.
 ON_ENTRIES = {action.name: action.on for action in _FURTHER if action.on}
 SUBMITS = frozenset(action.name for action in _FURTHER if action.submits)
 
-#: Actions whose label is a job group, or a pool of members.
+#: Actions whose label is a job group.
 ON_GROUPS = ("submit", "cancel", "update")
-ON_POOLS = ("grow", "shrink")
 
 _delay = partial(parse_duration, limit=False)
 
@@ -255,17 +252,7 @@ _KERNEL_KEYS = (
         "The job group, the rule to enable or disable, the function to call, or the metric to "
         "reset.",
         ("simulate",),
-        only=(*ON_GROUPS, "custom", "enable", "disable", "reset", *ON_ENTRIES, *ON_POOLS),
-    ),
-    Key(
-        "value",
-        SOME,
-        "How many nodes to grow or shrink by.",
-        (4,),
-        1,
-        only=ON_POOLS,
-        read=computed(SOME),
-        expression=True,
+        only=(*ON_GROUPS, "custom", "enable", "disable", "reset", *ON_ENTRIES, *RESIZES),
     ),
     Key(
         "count",
@@ -377,7 +364,7 @@ _KERNEL_KEYS = (
     ),
 )
 
-ACTION_KEYS = tuple(map(_with_features, _KERNEL_KEYS))
+ACTION_KEYS = tuple(map(_with_features, with_features("ACTION_KEYS", _KERNEL_KEYS)))
 
 ACTION = mapping("an action such as {name: submit, label: GROUP}", ACTION_KEYS)
 
@@ -407,7 +394,15 @@ RULE_KEYS = (
         "The metric of a 'metric' rule, the values that a 'drift' or 'anomaly' rule watches, the "
         "rule of a 'scale-*' one, the group of others.",
         ("count.simulate.success", "simulate-error"),
-        only=("metric", "job-", "idle", "scale-", *_OF_ENTRIES, "member-", *DETECTORS),
+        only=(
+            "metric",
+            "job-",
+            "idle",
+            *_kinds(OF_REQUESTS),
+            *_kinds(OF_ENTRIES),
+            "member-",
+            *DETECTORS,
+        ),
         read=None,
         more="A `scale-*` rule without it is about the requests of every rule; for `job-*` and "
         "`idle` it is another word for `group`.",

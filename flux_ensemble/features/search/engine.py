@@ -25,7 +25,7 @@ from flux_ensemble.document.model import REQUEST_RULE
 from flux_ensemble.engine.commands import Ask, StartTimer, StopTimer
 from flux_ensemble.engine.core import Core
 from flux_ensemble.engine.errors import RequestError
-from flux_ensemble.engine.events import CommandDone
+from flux_ensemble.engine.events import CommandDone, CommandFailed
 from flux_ensemble.engine.feature import CheckedRequest, CommandHooks, Feature, JobHooks
 from flux_ensemble.engine.firings import Firing
 from flux_ensemble.engine.job_changes import Change
@@ -103,7 +103,7 @@ def feature(core: Core, sending: Submitter) -> Feature:
         },
         requests={"search": searches.on_request},
         commands={
-            Ask: CommandHooks(searches.asked, searches.answered, searches.not_answered),
+            Ask: CommandHooks(searches.answered, searches.not_answered, searches.asked),
         },
         timer=searches.on_timer if states else None,
         submits=searches.submits,
@@ -449,19 +449,20 @@ class Searches:
             return None
         return state.trials
 
-    def answered(self, pending: Pending, event: CommandDone) -> None:
+    def answered(self, pending: Pending, event: CommandDone) -> Iterable[TriggerQueue]:
         """Handle the answer to an ask."""
         assert isinstance(pending.command, Ask)
         self._asking.answered(pending.command, event)
+        return ()
 
-    def not_answered(self, pending: Pending, reason: str) -> Origin | None:
+    def not_answered(self, pending: Pending, event: CommandFailed) -> Origin | None:
         """Handle a failed ask; close the search after the last try.
 
         Returns:
             The firing that started the search, if the search has failed now; None if points are
             requested once more, or are not needed any more.
         """
-        command = pending.command
+        command, reason = pending.command, event.reason
         assert isinstance(command, Ask)
         if not self._asking.failed(command, reason):
             return None

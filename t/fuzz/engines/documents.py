@@ -10,9 +10,9 @@ from engines import learning
 from flux_ensemble.document.keys.rules import (
     GAVE_UP_TRIGGER,
     JOB_EVENTS,
+    OF_REQUESTS,
     OUTCOME_TRIGGERS,
     RUNNING_TRIGGER,
-    SCALE_TRIGGERS,
     TRIGGER_ALIASES,
 )
 
@@ -229,7 +229,7 @@ def trigger(
             return {**random.choice(_DETECTORS), "name": random.choice(_STREAMS), **when}
         case "scale":
             asked = {"name": random.choice(ids)} if random.random() < 0.3 else {}
-            return {"trigger": random.choice(SCALE_TRIGGERS), **asked}
+            return {"trigger": random.choice(OF_REQUESTS), **asked}
         case _:
             return {"trigger": kind, **when}
 

@@ -17,9 +17,10 @@ from flux_ensemble.document.job_sets import JobSet
 from flux_ensemble.document.keys.rules import TRIGGER_ALIASES, TRIGGERS
 from flux_ensemble.document.lint import Warnings
 from flux_ensemble.document.loading import DocumentError, load_mapping, load_text
-from flux_ensemble.document.model import Action, Limits, Rule, Scaling, Spec
+from flux_ensemble.document.model import Action, Limits, Rule, Spec
 from flux_ensemble.document.retries import Retries
 from flux_ensemble.document.rules import parse_rule
+from flux_ensemble.features.scaling.document import Scaling
 from flux_ensemble.metrics.names import Statistic
 
 JOBS: list[dict[str, Any]] = [
@@ -297,9 +298,9 @@ def test_there_is_a_heartbeat_where_a_rule_grows_or_shrinks(
 
 
 def test_scaling_has_bounds_a_deadline_and_a_number_of_refusals() -> None:
-    assert spec().scaling == Scaling(1, None, 600.0, 3)
+    assert spec().settings["scaling"] == Scaling(1, None, 600.0, 3)
     given = {"min-nodes": 2, "max-nodes": 2, "deadline": "2m", "refusals": 1}
-    assert spec(scaling=given).scaling == Scaling(2, 2, 120.0, 1)
+    assert spec(scaling=given).settings["scaling"] == Scaling(2, 2, 120.0, 1)
 
 
 OLD_KEYS = """\
@@ -331,7 +332,7 @@ def test_an_old_key_is_read_in_a_mapping_that_stays_as_it_is() -> None:
         "scaling": {"max-size": 8},
     }
     kept = copy.deepcopy(value)
-    assert load_mapping(value).scaling == Scaling(1, 8, 600.0, 3)
+    assert load_mapping(value).settings["scaling"] == Scaling(1, 8, 600.0, 3)
     assert value == kept
 
 
@@ -340,10 +341,10 @@ def test_an_old_key_is_read_beside_what_use_makes() -> None:
     used = OLD_KEYS.replace("command: x", "command: x, duration: 1h")
     used += "use: [{algorithm: retry-with-more, group: a, duration: {factor: 2, most: 4h}}]\n"
     spec = load_text(used, warnings=found)
-    assert spec.scaling == Scaling(2, 8, 120.0, 3)
+    assert spec.settings["scaling"] == Scaling(2, 8, 120.0, 3)
     assert len([text for text in found.warnings if "deprecated" in text]) == 2
     assert spec.expansion is not None
-    assert load_mapping(spec.expansion).scaling == spec.scaling
+    assert load_mapping(spec.expansion).settings == spec.settings
 
 
 @pytest.mark.parametrize(

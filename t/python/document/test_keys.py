@@ -18,7 +18,6 @@ from flux_ensemble.document.keys.document import (
     FORMER,
     KEYS,
     LIMIT_KEYS,
-    SCALING_KEYS,
     keys,
 )
 from flux_ensemble.document.keys.forms import Key, integer, list_of, mapping, text
@@ -28,8 +27,10 @@ from flux_ensemble.document.keys.metrics import BEST_KEYS
 from flux_ensemble.document.keys.rules import ACTION_KEYS, ACTIONS, RULE_KEYS, TRIGGERS
 from flux_ensemble.document.loading import DocumentError, load_mapping
 from flux_ensemble.document.members import Pool
-from flux_ensemble.document.model import Action, Limits, Rule, Scaling, Spec
+from flux_ensemble.document.model import Action, Limits, Rule, Spec
 from flux_ensemble.document.retries import Retries
+from flux_ensemble.features.scaling.document import Scaling
+from flux_ensemble.features.scaling.keys import SCALING_KEYS
 from flux_ensemble.features.search.keys import POLICIES, SEARCH_KEYS, STOP_KEYS
 from flux_ensemble.features.search.model import Search, Stop
 from flux_ensemble.metrics.best import Best

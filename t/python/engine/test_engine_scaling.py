@@ -511,16 +511,16 @@ def test_the_size_of_an_elastic_member_is_news_and_so_is_what_a_rule_reads() -> 
         return MemberChanged(1.0, "default", size, up, free, low, high)
 
     starts = {"trigger": "start", "action": submit("a")}
-    untold = Play(scaling(starts), start=False).engine.scaling.is_news
+    untold = Play(scaling(starts), start=False).engine.nodes.is_news
     assert not untold(said(4, 4, 2, 4, 4))
     assert untold(said(4, 4, 2, 1, 4))
-    news = played(starts, size=2, high=4).engine.scaling.is_news
+    news = played(starts, size=2, high=4).engine.nodes.is_news
     assert not news(said(2, 1, 2, 1, 4))
     assert news(said(3, 2, 0, 1, 4))
     assert news(said(2, 2, 0, 1, 3))
     reads = {"trigger": "metric", "name": "nodes.up", "when": 9, "action": submit("a")}
-    assert Play(scaling(reads), start=False).engine.scaling.is_news(said(4, 4, 2, 4, 4))
-    news = played(reads, size=2, high=4).engine.scaling.is_news
+    assert Play(scaling(reads), start=False).engine.nodes.is_news(said(4, 4, 2, 4, 4))
+    news = played(reads, size=2, high=4).engine.nodes.is_news
     assert news(said(2, 1, 0, 1, 4))
     assert not news(said(2, 2, 1, 1, 4))
 

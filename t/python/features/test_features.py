@@ -60,6 +60,17 @@ NEEDED: Mapping[str, tuple[str, str]] = {
         """,
         "expected an action, not 'copy'",
     ),
+    "scaling": (
+        """
+        jobs: [{name: a, command: a}]
+        scaling: {max-nodes: 4}
+        rules:
+          - {trigger: start, action: {name: submit, label: a}}
+          - {trigger: job-success, action: {name: grow}}
+          - {trigger: scale-denied, action: {name: terminate}}
+        """,
+        "unknown key 'scaling'",
+    ),
 }
 
 #: Imports the whole package, then checks and simulates documents, and prints what came of each.
