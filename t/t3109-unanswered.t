@@ -6,8 +6,7 @@ test_under_flux 1
 
 # Start a service that dies at a moment (lib/dying_service.py); its process is $serve.
 serve_until() {
-	"$SHARNESS_BUILD_DIRECTORY/python" "$SHARNESS_TEST_SRCDIR/lib/dying_service.py" $1 \
-		2>>serve.log &
+	begin_python "$SHARNESS_TEST_SRCDIR/lib/dying_service.py" $1 2>>serve.log
 	serve=$!
 	wait_until has_claimed
 }
@@ -134,9 +133,10 @@ test_expect_success 'a service that was stopped for so long that requests have t
 	wait_loaded stopped &&
 	{ bounded flux ensemble log --json --follow stopped >stopped-log.out 2>stopped-log.err & log=$!; } &&
 	wait_line stopped-log.out second && wait_line stopped.out second &&
-	kill -STOP $serve &&
+	stopped=$(service_pid) &&
+	kill -STOP $stopped &&
 	wait_line stopped.err "waiting for it" && wait_line stopped-log.err "waiting for it" &&
-	kill -CONT $serve &&
+	kill -CONT $stopped &&
 	wait_line stopped.err "is back" && wait_line stopped-log.err "is back" &&
 	touch stopped.go &&
 	wait $run && wait $log &&

@@ -5,8 +5,7 @@ test_under_flux 1
 
 # Start a service that a memo `deadly` ends, in the background; its id is in $service.
 begin_service() {
-	"$SHARNESS_BUILD_DIRECTORY/python" "$SHARNESS_TEST_SRCDIR/lib/fatal_service.py" \
-		2>service.err &
+	begin_python "$SHARNESS_TEST_SRCDIR/lib/fatal_service.py" 2>service.err
 	service=$!
 }
 

@@ -15,7 +15,7 @@ start_other() {
 
 # Print the processes by which the service reaches instances.
 ways() {
-	for child in $(cat /proc/$serve/task/*/children)
+	for child in $(cat /proc/$(service_pid)/task/*/children)
 	do
 		tr "\0" " " </proc/$child/cmdline | grep -q proxy && echo $child
 	done

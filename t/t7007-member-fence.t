@@ -26,8 +26,7 @@ test_expect_success 'a member is lost in the log of a service that dies before i
 	  - {trigger: start, action: {name: submit, label: sim}}
 	  - {trigger: member-lost, action: {name: grow, label: pool}}
 	EOD
-	"$SHARNESS_BUILD_DIRECTORY/python" "$SHARNESS_TEST_SRCDIR/lib/unfenced_service.py" \
-		2>unfenced.log &
+	begin_python "$SHARNESS_TEST_SRCDIR/lib/unfenced_service.py" 2>unfenced.log &&
 	unfenced=$! &&
 	wait_service &&
 	flux ensemble load sweep.yaml &&

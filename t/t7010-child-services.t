@@ -42,10 +42,14 @@ test_expect_success 'load the module' '
 test_expect_success 'where ssh reaches no other node members have services of their own by themselves' '
 	cat >far.yaml <<-EOD &&
 	members: [{name: pool, count: 2}]
-	jobs: [{name: a, command: "flux getattr hostname"}]
+	jobs: [{name: a, command: "sh until-up"}]
 	rules: [{trigger: start, action: {name: submit, label: a, count: 2}}]
 	EOD
-	echo "flux ensemble run far.yaml && flux ensemble status far --json" >script &&
+	echo "until test -e up; do sleep 0.1; done" >until-up &&
+	cat >script <<-EOD &&
+	flux ensemble load far.yaml && until flux ensemble log far | grep "pool.1 is up"; do sleep 0.1; done &&
+	touch up && flux ensemble wait far && flux ensemble log far && flux ensemble status far --json
+	EOD
 	FLUX_SSH=false flux start --test-size=2 --test-hosts=here,there sh ./script >out 2>&1 &&
 	cat out &&
 	grep "\"service\": \"child\"" out &&
@@ -62,7 +66,7 @@ test_expect_success 'where ssh reaches no other node members have services of th
 
 test_expect_success 'the services of members submit the jobs of an ensemble, and tell what they do' '
 	document shared 20 >shared.yaml &&
-	flux ensemble run shared.yaml &&
+	run_on_both shared &&
 	each_ran_once shared 40 &&
 	is 20 "$(sort -u shared.ran | wc -l)" &&
 	flux ensemble jobs -n -o "{id}" shared >ids &&

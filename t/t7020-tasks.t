@@ -21,7 +21,7 @@ test_expect_success 'start the service' '
 
 test_expect_success 'workers run the tasks of an ensemble, and end with it' '
 	document shared 20 >shared.yaml &&
-	flux ensemble run shared.yaml &&
+	run_on_both shared &&
 	each_ran_once shared 40 &&
 	flux ensemble jobs -n -o "{id}" shared >ids &&
 	is 40 "$(grep -c "^pool.[01]:" ids)" &&

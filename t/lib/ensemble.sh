@@ -142,6 +142,17 @@ project_python() {
 	fi
 }
 
+# Begin such a script in the background, as one process, whose id is $!.
+begin_python() {
+	is_warm && set -- -IS "$SHARNESS_TEST_SRCDIR/lib/warm_client.py" python "$@"
+	"$SHARNESS_BUILD_DIRECTORY/python" "$@" &
+}
+
+# Print the id of the process that is the service.
+service_pid() {
+	rpc status | json service.pid
+}
+
 # Run a script of t/lib with Flux's Python: `flux_python rpc.py ensemble.list`.
 flux_python() {
 	script=$SHARNESS_TEST_SRCDIR/lib/$1

@@ -1,8 +1,9 @@
 # For t/t7*.t on members, sourced after ensemble.sh.
 
-# Start the service outside of the broker, and wait until it answers; its process is $serve.
+# Start the service outside of the broker, and wait until it answers; its process is $serve, or the
+# one that the process for short commands has in its place (`service_pid`).
 serve() {
-	flux ensemble serve 2>>serve.log &
+	begin_python "$SHARNESS_BUILD_DIRECTORY/flux-ensemble" serve 2>>serve.log
 	serve=$!
 	wait_service
 }
@@ -42,6 +43,17 @@ telling_document() {
 	  - {trigger: start, action: {name: submit, label: sim}}
 	  - {trigger: metric, when: count.sim.success >= 3, action: {name: submit, label: sim, count: 1}}
 	EOD
+}
+
+# Run such an ensemble with jobs that last until both members are up: `run_on_both NAME`.
+run_on_both() {
+	sed -i "s/; sleep [0-9.]*'/; until test -e $1.up; do sleep 0.1; done'/" $1.yaml &&
+	grep -q $1.up $1.yaml &&
+	{ flux ensemble run $1.yaml & run=$!; } &&
+	wait_loaded $1 &&
+	wait_both_up $1 pool &&
+	touch $1.up &&
+	wait $run
 }
 
 # Succeed if each job of such an ensemble has succeeded, and ran once: `each_ran_once NAME JOBS`.

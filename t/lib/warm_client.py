@@ -20,9 +20,10 @@ import sys
 
 #: The commands of `flux-ensemble` that ask the service, or Flux, and end.
 COMMANDS = frozenset((
-    "action", "cancel", "disable", "enable", "failures", "jobs", "list", "load", "log", "memo",
-    "metrics", "pause", "replay", "resume", "run", "search", "simulate", "status", "submit",
-    "terminate", "unload", "validate", "wait", "watch", "why",
+    "action", "best", "cancel", "disable", "doctor", "enable", "failures", "jobs", "list", "load",
+    "log", "memo", "metrics", "pause", "replay", "rerun", "resume", "rm", "run", "search",
+    "simulate", "status", "submit", "supervise", "terminate", "unload", "validate", "wait", "watch",
+    "why",
 ))  # fmt: skip
 
 #: Signals that are passed on, and those of which it matters whether they are ignored.
@@ -32,7 +33,7 @@ PASSED = (
 )  # fmt: skip
 
 #: Modules of the broker that are forks, of those that are written in Python.
-MODULES = frozenset(("sched-simple.py",))
+MODULES = frozenset(("sched-simple.py", "ensemble.py", "ensemble-keeper.py"))
 
 
 def as_usual(kind, arguments):
@@ -57,8 +58,8 @@ def is_meant(kind, arguments):
     if kind == "command":
         return arguments and arguments[0] in COMMANDS
     if kind == "flux" and arguments[0] == "modprobe":
-        # What a site adds looks for the Python beside the command.
-        return "FLUX_MODPROBE_PATH_APPEND" not in os.environ
+        # What a site adds to the beginning of an instance looks for the Python beside the command.
+        return "FLUX_MODPROBE_PATH_APPEND" not in os.environ or arguments[1:] == ["rc3"]
     if kind == "flux" and arguments[0] == "module-python-exec":
         return os.path.basename(arguments[1]) in MODULES
     return True

@@ -61,8 +61,9 @@ FLUX_IMPORTED = (
     # Those that the broker starts: what validates jobs, and the scheduler.
     *("flux.job.validator", "flux.shape.parser", "flux.brokermod", "flux.proctitle"),
     *("flux.scheduler", "ctypes.util"),
-    # For what kills services, and has others at once (t/fault/standby.py).
-    *("flux_ensemble.queues.nested.member_job", "flux_ensemble.service.serve"),
+    # The service, in the broker and beside it.
+    *("flux_ensemble.service.module", "flux_ensemble.service.serve"),
+    "flux_ensemble.queues.nested.member_job",
 )
 
 #: Begins of names of variables that Python or the loader reads as it begins.
@@ -148,11 +149,7 @@ class Server:
         with contextlib.suppress(ConnectionResetError):
             message, files, _, _ = socket.recv_fds(connection, 1 << 20, 4)
         if not message:
-            own = [pid for pid, its in self.children.items() if its is connection]
-            for child in own:
-                os.kill(child, signal.SIGKILL)
-            if not own:
-                connection.close()
+            self.end_child(connection)
             return
         request: Request = marshal.loads(message)
         child = 0
@@ -172,6 +169,14 @@ class Server:
             self.selector.register(connection, selectors.EVENT_READ, self.asked)
         else:
             connection.close()
+
+    def end_child(self, connection: socket.socket) -> None:
+        """Who has asked was killed, and so is its fork: before another is begun in its place."""
+        for child in [pid for pid, its in self.children.items() if its is connection]:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            del self.children[child]
+        connection.close()
 
     def reap(self, woken: socket.socket) -> None:
         with contextlib.suppress(BlockingIOError):
