@@ -307,7 +307,8 @@ def run_pytest_with_flux(counts: Counts) -> None:
         if "mark.flux" in path.read_text()
     ]
     workers = [f"--numprocesses={WITH_FLUX}", "--dist=worksteal"] if shutil.which("flux") else []
-    # The commands of Flux's own are forks, with which it begins and ends an instance. Ours are not.
+    # The commands of Flux's own are forks, with which it begins and ends an instance, and the
+    # service in the broker. Our commands are not.
     with warm_commands({}) as variables:
         environment = os.environ | variables
         if variables:

@@ -146,6 +146,34 @@ def test_what_brokers_start_are_forks_those_of_one_in_a_job_too(
     assert started.stdout.splitlines() == [*children, "in a job:", *children], started.stderr
 
 
+def test_a_service_is_a_fork_and_gone_when_the_next_one_begins(
+    warm: Mapping[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "serve.sh").write_text(
+        'eval "$("$SHARNESS_BUILD_DIRECTORY/python" -c "from flux_ensemble.bindings import *\n'
+        "import shlex; print('module=' + shlex.quote(' '.join([str(module_path()),"
+        ' *module_arguments()])))")"\n'
+        "flux module load $module\n"
+        'pid=$(flux ensemble status --json | grep -o \'"pid": [0-9]*\' | grep -o "[0-9]*")\n'
+        "tr '\\0' ' ' </proc/$pid/cmdline | grep -o warm_server.py\n"
+        "flux module remove ensemble\n"
+        "for round in 1 2 3 4\n"
+        "do\n"
+        '    test -z "$service" || kill -9 $service\n'
+        f'    "$SHARNESS_BUILD_DIRECTORY/python" -IS {LIB}/warm_client.py python '
+        '"$SHARNESS_BUILD_DIRECTORY/flux-ensemble" serve & service=$!\n'
+        "    until flux ensemble list; do sleep 0.1; done >/dev/null 2>&1\n"
+        "done\n"
+        "kill $service && wait $service && echo ended\n"
+    )
+    path = f"{LIB}/warm:{Path(sys.executable).parent}:{warm['PATH']}"
+    done = subprocess.run(
+        ["flux", "start", "sh", "serve.sh"],
+        cwd=tmp_path, env={**warm, **FORKED, "PATH": path}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["warm_server.py", "ended"], done.stderr
+
+
 def test_what_cannot_be_written_at_its_end_is_told_as_python_does(
     warm: Mapping[str, str], tmp_path: Path
 ) -> None:
