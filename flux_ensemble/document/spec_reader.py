@@ -451,7 +451,7 @@ def read_bests(
             continue
         at: Path = ("metrics", index, "best")
         best = entry["best"]
-        for key in entry.keys() - {"best"}:
+        for key in (key for key in entry if key != "best"):
             problems.add((*at[:-1], key), f"{key!r} cannot be combined with 'best'")
         if "name" not in best or "of" not in best:
             continue

@@ -226,7 +226,7 @@ class Merge:
         for key, value in changes.items():
             there = entry.get(key)
             if isinstance(there, dict) and isinstance(value, dict):
-                for inner in there.keys() & value.keys():
+                for inner in (key for key in there if key in value):
                     self._taken(entry["name"], f"{key}.{inner}")
                 entry[key] = {**there, **value}
                 for inner in value:

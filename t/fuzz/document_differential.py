@@ -6,8 +6,10 @@ Use it before and after a change of the document's room that is to change nothin
 it was before: a folder with a checkout, or a revision, such as `main`. Compared are the JSON
 Schemas, what `explain` prints of each key, and of each document the Spec and the first jobspecs,
 with warnings and notes, or else all error sentences with paths and lines. The documents are the
-examples, those of the documentation and of the tests, and N that are made of these by changes to
-their values and to their text, as fuzz_documents.py does.
+examples, those of the documentation and of the tests, and N that are made of these, and of random
+documents of engines: half of them are given keys of the table (`engines/keyed.py`), and most are
+changed in their values and their text, as fuzz_documents.py does. Keys that no valid document was
+given are named.
 
 The first M differences are shown, each with its document; `--from F --documents 1` takes that one
 alone. 20,000 documents take some minutes.
@@ -32,10 +34,12 @@ HERE = Path(__file__).resolve().parent
 TREE = HERE.parent.parent
 # Files here may have the names of modules that others import.
 sys.path[:] = [str(TREE), *(path for path in sys.path if path != str(HERE))]
-sys.path += [str(HERE), str(TREE / "t/python/helpers")]
+sys.path += [str(HERE), str(TREE / "t/python/engine"), str(TREE / "t/python/helpers")]
 
 import yaml  # noqa: E402
+from engines import documents, member_documents  # noqa: E402
 from engines.document_side import say  # noqa: E402
+from engines.keyed import keyed  # noqa: E402
 from engines.other import Other, tree  # noqa: E402
 from fuzz_documents import Maker, bases  # noqa: E402
 
@@ -46,6 +50,9 @@ from flux_ensemble.document.editor_schema import (  # noqa: E402
 
 #: How often a part of a document is as large as it may be; most are to be small, for speed.
 LARGE = 0.01
+
+#: How many random documents of engines, with members and without, others are made of.
+RANDOM = 20
 
 #: Longest document that is compared, in characters of text or of what is pickled.
 LONGEST = 100_000
@@ -62,19 +69,27 @@ def texts() -> Iterator[tuple[str, str]]:
             yield f"{path.relative_to(TREE)}#{number}", match[1]
 
 
-def questions(seed: int, numbers: range) -> Iterator[tuple[str, list[Any]]]:
-    """Yield what both trees are asked, with names."""
+def questions(seed: int, numbers: range) -> Iterator[tuple[str, list[Any], list[str]]]:
+    """Yield what both trees are asked, with names, and the keys that a document was given."""
     for which in ("document", "editor"):
-        yield f"schema {which}", ["schema", which]
-    keys = [entry.path for entry in (*explained(), *explained_algorithms())]
-    for words in ([], ["--json"], ["expressions"], ["nothing"], *([key] for key in keys)):
-        yield " ".join(["explain", *words]), ["explain", words]
+        yield f"schema {which}", ["schema", which], []
+    keys = list(explained())
+    paths = [entry.path for entry in (*keys, *explained_algorithms())]
+    for words in ([], ["--json"], ["expressions"], ["nothing"], *([path] for path in paths)):
+        yield " ".join(["explain", *words]), ["explain", words], []
     known = list(texts())
     for name, text in known:
-        yield name, ["document", text]
+        yield name, ["document", text], []
     given = [*bases(), *_mappings(text for _, text in known)]
+    for make in (documents.document, member_documents.member_document):
+        given += [make(Random(f"{seed}/{number}")) for number in range(RANDOM)]
     for number in numbers:
-        made = Maker(Random(f"{seed}:{number}"), given, LARGE).make()
+        random, added = Random(f"{seed}:{number}"), list[str]()
+        made: Any = None
+        if random.random() < 0.5:
+            made, added = keyed(random, random.choice(given), keys)
+        if made is None or random.random() < 0.3:
+            made = Maker(random, given if made is None else [made], LARGE).make()
         name = f"document {number} of seed {seed}"
         if isinstance(made, str):
             question = ["document", made]
@@ -85,7 +100,7 @@ def questions(seed: int, numbers: range) -> Iterator[tuple[str, list[Any]]]:
                 # It is nested too deeply to be sent.
                 continue
         if len(question[1]) <= LONGEST:
-            yield name, question
+            yield name, question, added
 
 
 def _mappings(given: Iterator[str]) -> Iterator[dict[str, Any]]:
@@ -132,15 +147,17 @@ class Differences:
 def compare(old: Path, seed: int, numbers: range, most: int) -> tuple[Counter[str], int]:
     """Compare this tree with another; what was compared, and how many differ."""
     compared: Counter[str] = Counter()
+    never = {entry.path for entry in explained()}
     other = Other(old, "document_side.py", Differences(most).show)
     try:
-        for name, question in questions(seed, numbers):
+        for name, question, added in questions(seed, numbers):
             text = say(question)
             kind = question[0] if question[0] in ("schema", "explain") else "document"
             compared[kind] += 1
             if kind == "document":
                 found = json.loads(text) if len(text) < LONGEST else {}
                 compared["valid"] += "spec" in found
+                never.difference_update(added if "spec" in found else ())
                 compared["refused"] += "problems" in found
                 compared["warned of"] += bool(found.get("warnings"))
                 compared["exceptions"] += "raised" in found
@@ -148,6 +165,8 @@ def compare(old: Path, seed: int, numbers: range, most: int) -> tuple[Counter[st
         other.finish()
     finally:
         other.close()
+    if never and len(numbers) >= 5000:
+        print(f"keys that no valid document was given: {', '.join(sorted(never))}")
     return compared, other.differences
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -15,6 +15,8 @@ from flux_ensemble.document.keys.rules import (
     RUNNING_TRIGGER,
     TRIGGER_ALIASES,
 )
+from flux_ensemble.document.loading import load_mapping
+from flux_ensemble.document.problems import DocumentError
 
 GROUPS = ("a", "b", "c")
 JOB_TRIGGERS = (*(f"job-{name}" for name in JOB_EVENTS), *TRIGGER_ALIASES)
@@ -113,7 +115,22 @@ _SHORT, _LONG = (3, 5, 20), (98, 99, 100, 101, 110)
 
 
 def document(random: Random) -> dict[str, Any]:
-    """A document that can have any rule."""
+    """A document that can have any rule; one that could not be loaded is made anew."""
+    return loadable(lambda: _made(random))
+
+
+def loadable(make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Make documents until one can be loaded."""
+    while True:
+        made = make()
+        try:
+            load_mapping(made)
+        except DocumentError:
+            continue
+        return made
+
+
+def _made(random: Random) -> dict[str, Any]:
     ids = [f"r{number}" for number in range(random.randint(3, 9))]
     triggers, actions = random.choice(_FAVOURED)
     rules = [
@@ -135,8 +152,9 @@ def document(random: Random) -> dict[str, Any]:
     if random.random() < 0.15:
         rules += rounds(random)
     random.shuffle(rules)
+    learns = learning.learning(random)
     return {
-        **learning.learning(random),
+        **learns,
         "name": "any",
         "logging": {"heartbeat": 10},
         "custom": "def f(**kwargs): ...\n",
@@ -144,18 +162,23 @@ def document(random: Random) -> dict[str, Any]:
         "jobs": [
             {"name": "a", "command": "true", "count": random.randint(1, 4)},
             {"name": "a", "command": "true", "nodes": random.randint(1, 2)},
-            {"name": "b", "command": "true", "retries": random.randint(0, 2),
-             "on-lost": random.choice(["resubmit", "fail", "hold"])},
+            {"name": "b", "command": "true", "retries": learning.retries(random),
+             "on-lost": random.choice(["resubmit", "fail", "hold"]),
+             "avoid-nodes": random.random() < 0.8, "duration": random.choice([0, 0, 30]),
+             "start": random.choice(["in-time", "always"])},
             {"name": "c", "command": "true {x}", "params": {"x": [1, 2]}, "retries": 1,
              **learning.predicted(random)},
             learning.group(random),
+            *learning.population(learns),
         ],
         "rules": rules,
         "limits": {
             "active-jobs": random.randint(1, 8),
             "jobs": random.choice([8, 30, 500, 500]),
             "losses": random.choice([0, 1, 3, 3]),
+            "records": random.choice([3, 1000]),
         },
+        "share": random.choice([1, 2]),
         "scaling": {
             "max-nodes": random.randint(2, 6),
             "refusals": random.randint(1, 3),
@@ -173,9 +196,14 @@ def _rule(
     actions: Mapping[str, int],
 ) -> dict[str, Any]:
     about = trigger(random, ids, triggers)
-    of_jobs = about["trigger"].startswith(_OF_JOBS)
+    of_jobs = str(about["trigger"]).lstrip("['").startswith(_OF_JOBS)
     actions = {**actions, "copy": actions.get("copy", 5) if of_jobs else 0}
     chosen = {**about, "id": id, "action": action(random, ids, actions)}
+    if of_jobs and chosen["action"]["name"] in ("cancel", "update") and random.random() < 0.4:
+        chosen["action"].pop("label", None)
+        chosen["action"]["jobs"] = "trigger"
+    if of_jobs and about.get("group") == "c" and chosen["action"].get("label") == "c":
+        chosen["action"].update(random.choice([{}, {"params": "trigger"}]))
     chosen["action"]["repetitions"] = random.choice([1, 2, 5, "unlimited"])
     if random.random() < 0.25:
         chosen["action"]["backoff"] = random.randint(0, 2)
@@ -203,7 +231,10 @@ def trigger(
     when = {"when": random.choice(_EXPRESSIONS)} if random.random() < 0.2 else {}
     match kind:
         case "job":
-            return {"trigger": random.choice(JOB_TRIGGERS), **when, **_about(random)}
+            some: Any = random.choice(JOB_TRIGGERS)
+            if random.random() < 0.1:
+                some = random.sample(JOB_TRIGGERS, 2)
+            return {"trigger": some, **when, **_about(random)}
         case "outcome":
             return {"trigger": random.choice(_OUTCOMES), **when, **_about(random)}
         case "running":

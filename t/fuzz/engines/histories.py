@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 from test_engine_properties import LIFE
@@ -28,6 +29,7 @@ from flux_ensemble.engine.commands import (
     UpdateJobs,
 )
 from flux_ensemble.engine.events import (
+    Absent,
     AllocationChanged,
     AllocationEnding,
     CommandDone,
@@ -42,6 +44,8 @@ from flux_ensemble.engine.events import (
     Tag,
     TimerFired,
 )
+from flux_ensemble.engine.job_view import Describer
+from flux_ensemble.runtime.rerun import Choice
 
 #: Exceptions of jobs: type and note. The last two are no doing of the job.
 EXCEPTIONS = (
@@ -51,6 +55,12 @@ EXCEPTIONS = (
     ("lost", "gone"),
     ("exec", "node failure on n3 (rank 3)"),
 )
+
+
+def _triggers(rule: dict[str, Any]) -> list[str]:
+    """The trigger of a rule, or each of several."""
+    given = rule["trigger"]
+    return given if isinstance(given, list) else [given]
 
 
 class History:
@@ -72,9 +82,10 @@ class History:
         self.sent: list[Any] = []
         #: Names of job events that rules are about, which come more often than the others.
         self._names = [
-            rule["trigger"].removeprefix("job-")
-            for rule in document["rules"]
-            if rule["trigger"].removeprefix("job-") in JOB_EVENTS
+            name
+            for triggers in map(_triggers, document["rules"])
+            for name in (one.removeprefix("job-") for one in triggers)
+            if name in JOB_EVENTS
         ]
         if any(rule["trigger"] in ("drift", "anomaly") for rule in document["rules"]):
             self._names += ["memo"] * 6
@@ -87,6 +98,8 @@ class History:
         self._last_job = 0
         self._timers: set[str] = set()
         self._before: list[Event] = []
+        #: The jobs that are gone, as the record beside the snapshots has them.
+        self._record: list[Any] = []
 
     @property
     def rules(self) -> dict[str, Any]:
@@ -108,8 +121,10 @@ class History:
         while len(self.steps) < length and not self.broken:
             random.choices(moves, weights)[0](self)
             if self._side.engine.ended:
-                # Little comes to anything from now on.
+                # Little comes to anything from now on, unless some jobs run again.
                 length -= 5
+                if random.random() < 0.2:
+                    self._reopen()
             if random.random() < 0.08:
                 self._take(random.choice([["look"], ["restore"]]))
         if not self.broken:
@@ -123,7 +138,11 @@ class History:
             self._ask()
 
     def _take(self, step: Sequence[Any]) -> None:
+        engine = self._side.engine
         self.steps.append((step, self._side.take(step)))
+        if self._side.engine is not engine:
+            # The one that was restored has the record to come alone.
+            self._record += engine.records.waiting
 
     def _post(self, event: Event) -> None:
         if self.broken:
@@ -418,6 +437,8 @@ class History:
             ("action", {"action": action(random, rules)}),
             ("cancel", {"group": group}),
         ]
+        if random.random() < 0.12:
+            requests = self._more(group)
         if random.random() < 0.08:
             requests = [
                 ("cancel", {}),
@@ -426,6 +447,44 @@ class History:
                 ("nothing", {}),
             ]
         self._post(Request(self._tick(), len(self.steps), *random.choice(requests)))
+
+    def _more(self, group: str) -> list[tuple[str, dict[str, Any]]]:
+        """Requests that give an ensemble more to do."""
+        random = self._random
+        point = {"u": 0.5, "k": random.choice([1, 2, 9]), "w": "p"}
+        search: dict[str, Any] = {"search": random.choice([learning.SEARCH, None])}
+        overrides = random.choice([{"urgency": 20}, {"nodes": 2, "duration": 60}, {"nodes": 0}])
+        return [
+            ("submit", {"group": group, "count": 1, "overrides": overrides}),
+            ("search", {**search, "more": random.randint(0, 2)}),
+            ("search", {**search, "points": [point]}),
+            *[("rerun", self._over())] * 3,
+        ]
+
+    def _over(self) -> dict[str, Any]:
+        """Arguments of a rerun of jobs that are over, as the service chooses them."""
+        random, engine = self._random, self._side.engine
+        unsent, failed = random.choice([(False, False), (True, False), (False, True)])
+        if not engine.records.kept:
+            return {"firings": [], "unsent": unsent}
+        jobs = [*self._record, *engine.records.waiting]
+        record: Any = SimpleNamespace(jobs=lambda position: jobs[position:])
+        choice = Choice(engine, record, Describer(engine.spec, "", str, str), None, failed=failed)
+        choice.all(self._t)
+        return {"firings": choice.firings(), "unsent": unsent}
+
+    def _absent(self) -> None:
+        """There was no instance for a while, perhaps with results that a crash undid."""
+        since = self._t
+        self._t += self._random.choice([0.5, 20.0, 300.0])
+        undone = self._random.choice([0, 0, 2])
+        ended = since + 0.25 if undone else None
+        self._post(Absent(self._t, since, undone, ended))
+
+    def _reopen(self) -> None:
+        """An ensemble that has ended goes on with jobs that are over."""
+        if self._side.engine.ended:
+            self._post(Request(self._tick(), len(self.steps), "rerun", self._over()))
 
     def _start_again(self) -> None:
         """The ensemble is said to begin once more."""
@@ -445,6 +504,7 @@ class History:
         (_time, 12),
         (_ask, 12),
         (_start_again, 1),
+        (_absent, 1),
         (_call_on_and_on, 0.02),
         (_fail_on_and_on, 1),
         (_end_on_and_on, 1.5),

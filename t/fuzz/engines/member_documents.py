@@ -5,10 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from engines.documents import rounds
+from engines import learning
+from engines.documents import loadable, rounds
 from flux_ensemble.document.keys.rules import JOB_EVENTS, MEMBER_TRIGGERS, OUTCOME_TRIGGERS
-from flux_ensemble.document.loading import load_mapping
-from flux_ensemble.document.problems import DocumentError
 
 POOLS = ("pool", "big")
 GROUPS = ("a", "b", "c")
@@ -22,15 +21,31 @@ _EXPRESSIONS = (
 )
 
 
+#: Who starts the members, and what else can be said of them.
+_PROVIDED: tuple[dict[str, Any], ...] = (
+    {},
+    {},
+    {},
+    {"from": "slurm", "limits": {"queued": 1, "spacing": 5}, "service": None},
+    {"from": "slurm", "runs": "tasks", "nodes": 1, "service": None},
+)
+_MORE: tuple[dict[str, Any], ...] = (
+    {},
+    {},
+    {"drain": 10, "duration": 60},
+    {"runs": "tasks", "nodes": 1, "service": None},
+    {"exclusive": True},
+)
+
+
+def _said(keys: dict[str, Any]) -> dict[str, Any]:
+    """The keys that a document has: None is one that it leaves out."""
+    return {key: value for key, value in keys.items() if value is not None}
+
+
 def member_document(random: Random) -> dict[str, Any]:
     """A document with members; one that could not be loaded is made anew."""
-    while True:
-        made = _made(random)
-        try:
-            load_mapping(made)
-        except DocumentError:
-            continue
-        return made
+    return loadable(lambda: _made(random))
 
 
 def _made(random: Random) -> dict[str, Any]:
@@ -38,12 +53,24 @@ def _made(random: Random) -> dict[str, Any]:
     rules = [begin, *(_rule(random, f"r{number}") for number in range(1, random.randint(2, 6)))]
     if random.random() < 0.1:
         rules += rounds(random, scales=False)
+    provided = random.choice(_PROVIDED)
+    learns = learning.learning(random) if random.random() < 0.3 else {}
+    if learns:
+        learns.pop("use", None)
+        rules.append(
+            {
+                "id": "begin",
+                "trigger": "start",
+                "action": {"name": "search", "label": learning.SEARCH},
+            }
+        )
     return {
+        **learns,
         "name": "any",
         "logging": {"heartbeat": 10},
         "custom": "def f(**kwargs): ...\n",
         "members": [
-            {
+            _said({
                 "name": pool,
                 "count": {"min": random.randint(1, 2), "max": random.randint(2, 9)},
                 "nodes": random.choice([1, 3]),
@@ -52,7 +79,9 @@ def _made(random: Random) -> dict[str, Any]:
                 "breaker": random.choice([0, 2, 20]),
                 "service": random.choice(["parent", "child", "auto"]),
                 "labels": ["fast" if pool == "big" else "slow"],
-            }
+                **provided,
+                **random.choice(_MORE),
+            })
             for pool in POOLS
         ],
         "jobs": [
@@ -66,6 +95,7 @@ def _made(random: Random) -> dict[str, Any]:
             },
             {"name": "c", "command": "true {x}", "params": {"x": [1, 2]}, "member": "fast",
              "cores": random.choice([1, 1, 2, 4])},
+            *([learning.group(random)] if learns else []),
         ],
         "rules": rules,
         "metrics": [

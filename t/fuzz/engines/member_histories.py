@@ -181,6 +181,8 @@ class MemberHistory(History):
             ("pause", {}),
             ("resume", {}),
         ]
+        if random.random() < 0.1:
+            requests = self._more(group)
         self._post(Request(self._tick(), len(self.steps), *random.choice(requests)))
 
     moves = (
@@ -189,6 +191,7 @@ class MemberHistory(History):
         (History._live, 12),
         (_together, 10),
         (History._interrupt, 1),
+        (History._absent, 1),
         (History._fail_on_and_on, 1),
         (History._end_on_and_on, 1.5),
         (History._time, 8),

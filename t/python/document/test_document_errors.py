@@ -818,6 +818,17 @@ def test_problems_of_one_line_are_told_in_the_order_of_the_document() -> None:
     told = [problem.path for problem in error.value.problems]
     assert told == [f"simulate.{name}" for name in names[: len(told)]]
     assert len(told) > 9
+    others = ["window_size", "q", "statistic", "name", "alpha"]
+    entry = {
+        **dict.fromkeys(others, 1),
+        "statistic": "skew",
+        "name": "n",
+        "best": {"name": "b", "of": "a-x", "mode": "max"},
+    }
+    with pytest.raises(DocumentError) as error:
+        load_mapping({"jobs": [{"name": "a", "command": "x"}], "metrics": [entry]}, name="x")
+    told = [problem.path for problem in error.value.problems]
+    assert [path for path in told if "best" not in path] == [f"metrics[0].{one}" for one in others]
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def occurred(seed: int) -> Counter[str]:
         entry.name == "fire" and entry.context["rule"] in scoped for entry in entries
     )
     names["known"] = known
-    names["child"] = any(pool["service"] == "child" for pool in document["members"])
+    names["child"] = any(pool.get("service") == "child" for pool in document["members"])
     return names
 
 
