@@ -64,6 +64,7 @@ class Benchmark:
         plot: draws its numbers into a figure of matplotlib.
         height: of the plot in inches.
         lacks: what is not there that it needs, in words; None if it can be measured.
+        table: its table in docs/comparison.md, by its numbers.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Benchmark:
     plot: Callable[[Any, Numbers], None]
     height: float = 2.6
     lacks: Callable[[], str | None] = lambda: None
+    table: Callable[[Numbers], str] | None = None
 
 
 def show(value: float, unit: str) -> str:

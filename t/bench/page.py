@@ -1,4 +1,4 @@
-"""Writes docs/benchmarks.md, its plots, and the table of docs/performance.md."""
+"""Writes docs/benchmarks.md, its plots, and tables of performance.md and comparison.md."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ _TABLE = """
 |---|---|---|---|---|---|
 """
 
-#: What has no goal goes to docs/performance.md, between these.
+#: What has no goal goes to docs/performance.md, between these, and tables of a benchmark to
+#: docs/comparison.md, where the first has its name.
 BEGIN, END = "<!-- written by make bench -->", "<!-- until here -->"
 _COSTS = """\
 | one more of | costs | |
@@ -46,51 +47,66 @@ def draw(benchmark: Benchmark, numbers: Numbers, file: Path) -> None:
     plots.save(figure, file)
 
 
-def write(kept: Sequence[tuple[Benchmark, Numbers]], docs: Path = DOCS) -> None:
+def write(kept: Sequence[tuple[Benchmark, Numbers | None]], docs: Path = DOCS) -> None:
     """Write the page and the plots.
 
     Args:
-        kept: each benchmark with `numbers`, `seconds` that they took, and the `machine`.
+        kept: each benchmark with `numbers`, `seconds` that they took, and the `machine`; or with
+            None if it is to stay on the page as it is there.
         docs: the directory.
     """
-    plotted = docs / "benchmarks"
-    plotted.mkdir(exist_ok=True)
-    minutes = sum(one["seconds"] for _, one in kept) / 60
+    page = docs / "benchmarks.md"
+    (docs / "benchmarks").mkdir(exist_ok=True)
+    measured = [one for _, one in kept if one is not None]
+    old = page.read_text() if len(measured) < len(kept) else ""
+    minutes = sum(one["seconds"] for one in measured) / 60
     lines = [_INTRODUCTION.format(minutes=minutes)]
-    machine = kept[-1][1]["machine"]
+    machine = measured[-1]["machine"]
     lines += [f"| {name} | {value} |\n" for name, value in machine.items()]
+    if old:
+        lines = [old.partition(_TABLE)[0]]
     lines.append(_TABLE)
     costs = [_COSTS]
     for benchmark, one in kept:
+        command = f"[`{benchmark.name}`](#{_anchor(benchmark.title)})"
+        if one is None:
+            lines += [line for line in old.splitlines(True) if f"| {command} |" in line]
+            continue
         for row in benchmark.rows(one["numbers"]):
             if not row.sign:
                 costs.append(f"| {row.text} | {row.reached()} | {row.found} |\n")
                 continue
             met = "yes" if row.met else "**no**"
-            cells = (
-                row.text, row.wanted(), row.reached(), met, row.found,
-                f"[`{benchmark.name}`](#{_anchor(benchmark.title)})",
-            )  # fmt: skip
+            cells = (row.text, row.wanted(), row.reached(), met, row.found, command)
             lines.append(f"| {' | '.join(cells)} |\n")
     for benchmark, one in kept:
-        draw(benchmark, one["numbers"], plotted / f"{benchmark.name}.png")
+        if one is None:
+            _, title, rest = old.partition(f"\n## {benchmark.title}\n")
+            lines.append(title + rest.partition("\n## ")[0])
+            continue
+        draw(benchmark, one["numbers"], docs / "benchmarks" / f"{benchmark.name}.png")
         about = "\n".join(line.strip() for line in benchmark.about.splitlines())
+        when = f"\nThese figures are of {one['machine']['date']}.\n" if old else ""
         lines.append(
-            f"\n## {benchmark.title}\n\n{about}\n\n"
+            f"\n## {benchmark.title}\n\n{about}\n{when}\n"
             f"    .venv/bin/python t/bench/bench.py {benchmark.name}\n\n"
             f"![{benchmark.title}](benchmarks/{benchmark.name}.png)\n"
         )
-    (docs / "benchmarks.md").write_text("".join(lines))
-    _replace_costs(docs / "performance.md", "".join(costs))
+        if benchmark.table is not None:
+            begin = BEGIN.replace(" -->", f": {benchmark.name} -->")
+            _replace(docs / "comparison.md", begin, benchmark.table(one["numbers"]))
+    page.write_text("".join(lines))
+    if not old:
+        _replace(docs / "performance.md", BEGIN, "".join(costs))
 
 
-def _replace_costs(file: Path, table: str) -> None:
+def _replace(file: Path, begin: str, table: str) -> None:
     """Put a table where the old one is."""
-    before, begin, rest = file.read_text().partition(BEGIN)
+    before, begin, rest = file.read_text().partition(begin)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f"{file}: expected lines {BEGIN!r} and {END!r}")
-    file.write_text(f"{before}{BEGIN}\n\n{table}\n{END}{after}")
+        raise ValueError(f"{file}: expected lines {begin!r} and {END!r}")
+    file.write_text(f"{before}{begin}\n\n{table}\n{END}{after}")
 
 
 def _anchor(title: str) -> str:

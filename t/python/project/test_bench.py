@@ -63,6 +63,8 @@ ROWS = {
     "children": (True, ["2 simulated members", "20 simulated members"]),
     "slurm-pool": (True, ["20 `true` on 4 nodes", "until it is up"]),
     "silent-members": (False, ["5 silent members in Slurm"]),
+    "slurm-peers": (False, ["with Parsl's pilots", "of Parsl's driver", "to the first task"]),
+    "slurm-peers-kills": (False, ["is killed", "is cancelled"]),
     "search": (
         False,
         [
@@ -157,6 +159,36 @@ def test_the_benchmark_runs_and_says_what_it_measured_and_is_drawn(
     # Not by the benchmark, which would take longer to import what draws than for all else.
     page.draw(get(name), json.loads(numbers), tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_was_not_measured_stays_on_the_page(tmp_path: Path) -> None:
+    def some(name: str) -> Benchmark:
+        return Benchmark(
+            name,
+            f"The {name} one",
+            "How.",
+            lambda smoke: {},
+            lambda numbers: [Row(f"{name} row", numbers["value"], "<=", 10)],
+            lambda figure, numbers: figure.subplots(),
+            table=(lambda numbers: f"table {numbers['value']}\n") if name == "b" else None,
+        )
+
+    def kept(value: float) -> dict[str, object]:
+        return {"numbers": {"value": value}, "seconds": 1.0, "machine": {"date": "2026-01-02"}}
+
+    (tmp_path / "performance.md").write_text(f"{page.BEGIN}\n{page.END}\n")
+    comparison = tmp_path / "comparison.md"
+    comparison.write_text(f"<!-- written by make bench: b -->\nold\n{page.END}\nafter\n")
+    a, b, c = map(some, "abc")
+    page.write([(a, kept(1)), (b, kept(2)), (c, kept(3))], tmp_path)
+    before = (tmp_path / "benchmarks.md").read_text()
+    page.write([(a, None), (b, kept(20)), (c, None)], tmp_path)
+    after = (tmp_path / "benchmarks.md").read_text()
+    assert "| b row | <= 10 | 2 | yes |" in before
+    assert "| b row | <= 10 | 20 | **no** |" in after
+    changed = set(before.splitlines()) ^ set(after.splitlines())
+    assert {line for line in changed if "b row" not in line} == {"These figures are of 2026-01-02."}
+    assert comparison.read_text().endswith(f"\n\ntable 20\n\n{page.END}\nafter\n")
 
 
 def test_an_unknown_benchmark_is_named_with_those_there_are() -> None:
