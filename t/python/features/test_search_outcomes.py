@@ -394,9 +394,9 @@ def test_of_very_many_trials_tpe_sees_the_best_that_are_feasible() -> None:
 def test_a_gaussian_process_learns_where_trials_are_feasible() -> None:
     given = search("gp", subject_to=("mass <= 3", "cost <= 1"))
 
-    def run(again: int, known: bool = True) -> list[dict[str, Any]]:
+    def run(again: int, known: bool = True, count: int = 35) -> list[dict[str, Any]]:
         asked, points = Asked(given), []
-        for number in range(35):
+        for number in range(count):
             points += asked.ask()
             x, n = points[-1]["x"], points[-1]["n"]
             # The best are those that are forbidden; a few are beyond by orders of magnitude.
@@ -409,7 +409,8 @@ def test_a_gaussian_process_learns_where_trials_are_feasible() -> None:
         return points
 
     points = run(0)
-    assert run(4) == points
+    # It fits a process from the tenth on.
+    assert run(4, count=18) == points[:18]
 
     def near(tried: list[dict[str, Any]]) -> list[float]:
         return [one["x"] * one["n"] for one in tried if one["x"] * one["n"] < 1.3 and one["n"] < 8]
