@@ -157,24 +157,6 @@ class Client(Connection, EnsembleRequests):
         answer: Why = self.call("why", name=name, rule=rule)
         return answer
 
-    def output(self, name: str, member: str, id: int) -> str | None:
-        """Return the end of what a job wrote that is a task of a worker; None if nothing is kept.
-
-        Args:
-            name: the ensemble.
-            member: the worker: a member with `runs: tasks`.
-            id: of the job on it.
-
-        Raises:
-            EnsembleError: there is no such worker (any more), or it cannot be asked now.
-
-        >>> client.output("demo", "worker.0", 7)
-        Traceback (most recent call last):
-        flux_ensemble.client.errors.EnsembleError: ensemble 'demo' has no members
-        """
-        output: str | None = self.call("output", name=name, member=member, id=id)["output"]
-        return output
-
     def jobs(
         self,
         name: str,

@@ -158,6 +158,7 @@ TOPICS: Mapping[str, Topic] = {
         },
         response="`{output}`",
         reads=True,
+        local=True,
     ),
     "pause": Topic(
         {"name": _NAME},

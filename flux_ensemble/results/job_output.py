@@ -3,7 +3,7 @@
     a job of the service's instance ──► the KVS there
     a job of a member ──► the KVS of that member, which ends with it
     a task of a worker ──► that worker, by the service; the last lines of failed ones ──► what the
-    worker has printed, in the KVS of the service's instance
+    worker has printed, in the KVS of the service's instance, or what its home keeps without Flux
 
 Files stay where they are; after the end of a member, what it has of the output is lost. A file that
 was modified after the end of its job is no evidence of what that job wrote: a later run whose
@@ -113,8 +113,9 @@ class Outputs:
         found = [(path, self._of_file(path, most)) for path in _paths(job)]
         if None in (job["output"], job["error"]):
             streams = self._streams(job)
+            where = "" if self._client is None else " in Flux"
             found += [
-                (f"its {name} in Flux", text.encode(errors="replace")) for name, text in streams
+                (f"its {name}{where}", text.encode(errors="replace")) for name, text in streams
             ]
         return found
 
@@ -269,13 +270,13 @@ class Outputs:
 
     def _streams(self, job: _Job) -> list[tuple[str, str]]:
         if self._client is None or self._members is None:
-            return []
+            return self._of_worker(self._target, job) if "member" in job else []
         if "member" in job and self._members.is_worker(job["member"]):
             return self._of_worker(self._client, job)
         handle = self._members.handle(job["member"]) if "member" in job else self._client.handle
         return self._of_ended(job) if handle is None else _of_kvs(job["id"], handle)
 
-    def _of_worker(self, client: Client, job: _Job) -> list[tuple[str, str]]:
+    def _of_worker(self, client: Client | LocalClient, job: _Job) -> list[tuple[str, str]]:
         from flux_ensemble.client import EnsembleError
 
         try:
@@ -286,8 +287,13 @@ class Outputs:
 
     def _of_ended(self, job: _Job) -> list[tuple[str, str]]:
         """Return what a member that is not there has left of a job's output."""
-        assert self._members is not None
-        tail = self._members.tails(job["member"]).get(job["id"])
+        member = job["member"]
+        if isinstance(self._target, LocalClient):
+            kept = self._target.tails(self._name, member)
+        else:
+            assert self._members is not None
+            kept = self._members.tails(member)
+        tail = kept.get(job["id"])
         return [] if tail is None else [("last output", tail)]
 
 

@@ -32,14 +32,18 @@ from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.extras import install_command
 from flux_ensemble.queues.local.directory import Directory
 from flux_ensemble.queues.local.recovery import Recovered
+from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.local.run import RunError
+from flux_ensemble.queues.local.state_dir import TAILS
 from flux_ensemble.queues.nested.callbacks import Gone, MemberCallbacks
 from flux_ensemble.queues.nested.provider import Provider
 from flux_ensemble.queues.nested.shape import MemberTag
 from flux_ensemble.queues.nested.site import RECONNECT_SECONDS, Site
+from flux_ensemble.queues.nested.tails import MOST_BYTES, tail_line
 from flux_ensemble.queues.providers.bounds import BoundedProvider
 from flux_ensemble.queues.providers.jobset import Cluster, JobSetProvider
 from flux_ensemble.queues.providers.slurm import SlurmProvider
+from flux_ensemble.runtime.durability.lines import write_all
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Handle, Loop
 from flux_ensemble.service.attachments import Attachments, Way
@@ -255,9 +259,12 @@ class Call:
             elif "report" in message and self._way is not None:
                 report = {**message["report"], "contact": self._way.contact}
                 self.wire.put({"answer": self._listener.attachments.report(report)})
+            elif "tail" in message and self._way is not None:
+                task, text = message["tail"]
+                self._listener.tail(self._ordinal, int(task), str(text))
         except RequestError as error:
             self.wire.put({"error": [error.errno, str(error)]})
-        except (LookupError, TypeError, AttributeError, AssertionError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as error:
             self._listener.log(f"a message of {self._peer} is not understood: {error!r}")
             self.wire.close()
             self._lost("")
@@ -267,6 +274,7 @@ class Call:
             reason = f"the certificate is not that of member {payload['member']!r}"
             self._listener.log(f"a call of {self._peer} is refused: {reason}")
             raise RequestError(errno.EPERM, reason)
+        self._ordinal: int = payload["ordinal"]
         self._way = self._listener.attachments.attach(
             payload, lambda answer: self.wire.put({"message": answer}), self._over
         )
@@ -294,6 +302,7 @@ class Listener:
         context: of TLS.
         attachments: the connections to workers.
         log: receives lines for people.
+        tail: receives the last output of a failed task: the number of its member, its id, and it.
 
     Attributes:
         calls: those that are open.
@@ -306,10 +315,12 @@ class Listener:
         context: ssl.SSLContext,
         attachments: Attachments,
         log: Callable[[str], None],
+        tail: Callable[[int, int, str], None],
     ) -> None:
         self.loop = loop
         self.attachments = attachments
         self.log = log
+        self.tail = tail
         self.calls: set[Call] = set()
         self._context = context
         self._socket = sock
@@ -399,6 +410,7 @@ class Home:
         self._log = log
         self._closed = False
         self._listener: Listener | None = None
+        self._tails_left = MOST_BYTES
         if resumed:
             self._kept = Kept.read(directory)
             self._socket = _listen(self._kept.port)
@@ -493,6 +505,7 @@ class Home:
             self._kept.server_context(),
             self._attachments,
             self._log,
+            self._keep_tail,
         )
 
     def changed(self) -> None:
@@ -515,6 +528,29 @@ class Home:
     def places(self) -> dict[str, dict[str, Any]]:
         """Return the places of the members: see `MemberFleet.places`."""
         return self.fleet.places()
+
+    def output(self, name: str, job: int, done: Callable[[str | Exception | None], None]) -> None:
+        """Read the end of what a job of a worker wrote: see `MemberFleet.output`."""
+        self.fleet.output(name, job, done)
+
+    def _keep_tail(self, ordinal: int, task: int, text: str) -> None:
+        """Write the last output of a failed task into the directory of the run."""
+        members = self.ensemble.engine.members
+        line = tail_line(task, text)
+        if members is None or ordinal not in members.known or len(line) > self._tails_left:
+            return
+        self._tails_left -= len(line)
+        try:
+            with self._directory.enter(TAILS, make=True) as directory:
+                name = members.known[ordinal].name
+                fd = directory.open_or_make(name, os.O_WRONLY | os.O_APPEND)
+                try:
+                    write_all(fd, line)
+                finally:
+                    os.close(fd)
+        except (StateError, OSError) as error:
+            self._tails_left = 0
+            self._log(f"what failed tasks wrote is not kept: {error}")
 
     def waits(self) -> list[dict[str, Any]]:
         """Return why members wait, and jobs that fit on none: see `client.responses.Wait`."""

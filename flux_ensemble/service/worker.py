@@ -137,6 +137,9 @@ class Worker:
         here: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self._here = here
+        tails.send = self._keep_tail
+        #: The last output of failed tasks that no home has been sent.
+        self._unsent: list[tuple[int, str]] = []
         self._loop = loop
         self._credentials = credentials
         self._tasks = TaskQueue(
@@ -179,6 +182,16 @@ class Worker:
         patience = self._credentials["patience"]
         if time.monotonic() - self._t_home > patience:
             self.end(1, f"its home was away for {patience:g} seconds: it ends ({self._trouble})")
+
+    def _keep_tail(self, task: int, text: str) -> None:
+        self._unsent.append((task, text))
+        self._send_tails()
+
+    def _send_tails(self) -> None:
+        if self._wire is not None and self._contact is not None:
+            for tail in self._unsent:
+                self._wire.put({"tail": tail})
+            self._unsent.clear()
 
     # -- the connection ------------------------------------------------------------------------
 
@@ -259,6 +272,7 @@ class Worker:
         self._contact = Contact(
             self._loop, self._send, serve, "", self._over, self._here, QUIET_SECONDS
         )
+        self._send_tails()
 
     def _refused(self, number: int, reason: str) -> None:
         if self._contact is not None:

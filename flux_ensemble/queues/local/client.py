@@ -129,6 +129,23 @@ class LocalClient(EnsembleRequests):
 
         return kept_files(self.root / name)(job)
 
+    def tails(self, name: str, member: str) -> dict[int, str]:
+        """Return the last output of failed tasks of a worker, by their ids."""
+        from flux_ensemble.queues.local.directory import open_directory
+        from flux_ensemble.queues.local.root import StateError
+        from flux_ensemble.queues.local.state_dir import TAILS
+        from flux_ensemble.queues.nested.tails import MOST_BYTES, tails
+
+        try:
+            with (
+                open_directory(self.root, ours=False) as root,
+                root.enter(name) as run,
+                run.enter(TAILS) as directory,
+            ):
+                return tails(directory.read(member, MOST_BYTES).decode(errors="replace"))
+        except (StateError, OSError):
+            return {}
+
     def metrics(self, name: str) -> dict[str, dict[str, Any]]:
         """Do as `Client.metrics`."""
         with _sentences():

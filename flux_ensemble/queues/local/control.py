@@ -81,6 +81,8 @@ class Handler:
         rewrite: writes all jobs that have ended to their file once more.
         now: returns the time.
         parse: checks a payload.
+        output: reads the end of what a job of a worker wrote, of a member and by its id there; None
+            if there are no members.
     """
 
     def __init__(
@@ -91,7 +93,9 @@ class Handler:
         rewrite: Callable[[], None],
         now: Callable[[], float],
         parse: Parse,
+        output: Callable[[str, int, Callable[[str | Exception | None], None]], None] | None = None,
     ) -> None:
+        self._output = output
         self._ensemble = ensemble
         self._describer = describer
         self._write = write
@@ -119,10 +123,23 @@ class Handler:
             answer({"jobs": self._active()})
         elif op == "rerun":
             self._rerun(payload, answer)
+        elif op == "output":
+            self._read(payload, answer)
         elif op == "search":
             self._ensemble.extend(op, payload, lambda result: self._answer(op, result, answer))
         else:
             self._ensemble.ask(op, payload, lambda result: self._answer(op, result, answer))
+
+    def _read(self, payload: Mapping[str, Any], answer: Answer) -> None:
+        """Answer with the end of what a job of a worker wrote."""
+        if self._output is None:
+            raise RequestError(errno.EINVAL, f"ensemble {self._ensemble.name!r} has no members")
+
+        def read(output: str | Exception | None) -> None:
+            failed = isinstance(output, Exception)
+            answer(RequestError(errno.EIO, str(output)) if failed else {"output": output})
+
+        self._output(payload["member"], payload["id"], read)
 
     def _rerun(self, payload: Mapping[str, Any], answer: Answer) -> None:
         """Run jobs again; their earlier attempts are then written once more, as such."""

@@ -132,6 +132,10 @@ class Home(RunQueue, Protocol):
 
     def changed(self) -> None: ...
 
+    def output(
+        self, name: str, job: int, done: Callable[[str | Exception | None], None]
+    ) -> None: ...
+
     def places(self) -> dict[str, dict[str, Any]]: ...
 
     def waits(self) -> list[dict[str, Any]]: ...
@@ -307,7 +311,9 @@ class LocalRun:
             spec,
             cwd,
             str,
-            kept=kept_files(log.directory.path),
+            str if engine.members is None else engine.members.name_of,
+            # Members keep what their jobs write themselves.
+            kept=kept_files(log.directory.path) if self._home is None else None,
             rerun=engine.rerun,
             absences=engine.workload.absences,
         )
@@ -550,7 +556,15 @@ class LocalRun:
             parse: checks their payloads.
         """
         now = self._loop.now
-        handler = Handler(self._ensemble, self._describer, self.write, self._rewrite, now, parse)
+        handler = Handler(
+            self._ensemble,
+            self._describer,
+            self.write,
+            self._rewrite,
+            now,
+            parse,
+            None if self._home is None else self._home.output,
+        )
         try:
             self._control = Control(self._log.directory, self._loop, handler)
         except (StateError, OSError) as error:

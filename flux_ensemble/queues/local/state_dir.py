@@ -10,6 +10,7 @@ Each ensemble has a directory of its name in the state directory:
     document      the document, without `use`
     source        the original document, if that has `use`
     output/       ID.out, the output of jobs whose document names no file
+    tails/        MEMBER, the last output of failed tasks of a worker that calls home
     lock          locked while the ensemble runs
     control       the socket of `queues.local.control`, while the ensemble runs
     jobs.lock     locked while there may be processes of its jobs
@@ -88,6 +89,9 @@ _MAX_QUEUE = 256
 
 #: The directory for the output of jobs.
 OUTPUT = "output"
+
+#: The directory for the last output of failed tasks of workers.
+TAILS = "tails"
 
 
 def kept_files(run: Path) -> Callable[[int], str]:

@@ -2,7 +2,7 @@
 
 A worker ends with its ensemble, and the output of its tasks with it. What it prints itself is with
 Flux, as that of each job, so there the last lines of failed tasks outlive it: one line of JSON for
-each.
+each. A home without Flux is sent them, and keeps them in the directory of its run in the same form.
 
     >>> line = tail_line(7, "so bad")
     >>> line
@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Callable
 
 #: Most characters of a tail, and most bytes of all that a worker prints.
 MOST_CHARACTERS = 2048
@@ -30,7 +31,12 @@ class Tails:
 
     Args:
         fd: to print to.
+
+    Attributes:
+        send: receives what is printed, too: the task, and the text.
     """
+
+    send: Callable[[int, str], None] = staticmethod(lambda task, text: None)
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -43,6 +49,7 @@ class Tails:
             self._left = 0  # the first ones are complete
             return
         self._left -= len(line)
+        self.send(task, text[-MOST_CHARACTERS:])
         with contextlib.suppress(OSError), os.fdopen(self._fd, "wb", closefd=False) as file:
             file.write(line)
 

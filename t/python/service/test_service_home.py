@@ -24,8 +24,10 @@ from cryptography import x509
 from patience import PATIENCE
 
 from flux_ensemble import __version__
+from flux_ensemble.client.errors import EnsembleError
 from flux_ensemble.document.loading import load_text
 from flux_ensemble.queues.flux.pipeline import Report
+from flux_ensemble.queues.local.client import LocalClient
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.run import LocalRun, RunError
 from flux_ensemble.queues.local.state_dir import StateLog
@@ -33,7 +35,10 @@ from flux_ensemble.queues.nested.link import FORMAT
 from flux_ensemble.queues.nested.provider import JobName, Started, Written
 from flux_ensemble.queues.nested.shape import MemberTag, Shape
 from flux_ensemble.queues.virtual.cluster import VirtualCluster
+from flux_ensemble.results.failures import failures_of
+from flux_ensemble.results.job_output import Outputs
 from flux_ensemble.service.home import Home, Kept, new_kept, worker_uri
+from flux_ensemble.service.requests.protocol import parse
 from flux_ensemble.service.wire import HOME_NAME, tls_context
 
 
@@ -274,6 +279,38 @@ def test_jobs_run_on_workers_once_each_and_the_workers_end_with_them(bench: Benc
     assert len(codes) == 2
     assert codes.count(0) >= len(ups) > 0
     assert status["pools"]["hpc"]
+
+
+def test_what_tasks_wrote_is_read_from_their_workers_and_of_failed_ones_kept(bench: Bench) -> None:
+    """`output` and `failures` have it while a worker is there, and afterwards."""
+    text = bench.document(3, 0, count="1").replace("sleep 0'", "echo bad {s} >&2; exit {s}'")
+    hold = {"trigger": "timer", "after": "1h", "action": {"name": "submit", "label": "sim"}}
+    client = LocalClient(bench.root)
+
+    def written() -> dict[int, str]:
+        outputs = Outputs(client, "sweep")
+        jobs = {job["params"]["s"]: outputs.written(job) for job in client.jobs("sweep")}
+        return {s: parts[0][1].decode() for s, parts in jobs.items() if parts}
+
+    def refusal() -> str:
+        try:
+            return str(client.output("sweep", "hpc.7", 1))
+        except EnsembleError as error:
+            return str(error)
+
+    with ExitStack() as stack:
+        bench.begin(stack, text + f"  - {json.dumps(hold)}\n")
+        bench.run.listen(parse)
+        bench.until(lambda: bench.home.ensemble.engine.stats.counts["sim"]["finished"] == 3)
+        while_there = bench.beside(written)
+        assert while_there == {0: "bad 0\n", 1: "bad 1\n", 2: "bad 2\n"}
+        assert "has no member 'hpc.7'" in bench.beside(refusal)
+        bench.beside(lambda: client.terminate("sweep"))
+        bench.run.drive(0.05)
+        bench.run.finish()
+    assert written() == {1: "bad 1\n", 2: "bad 2\n"}
+    lines = failures_of(client, "sweep", client.jobs("sweep")).lines()
+    assert any("bad 2" in line for line in lines)
 
 
 def test_a_home_that_is_lost_and_comes_back_finds_what_its_workers_did(bench: Bench) -> None:
