@@ -90,13 +90,17 @@ from flux_ensemble.queues.providers.jobset import job
 job.job_set_name = lambda tag, home: f"a-{secrets.token_hex(6)}-{tag.ordinal}"
 """
 
-#: A home that takes a member to be over when its JobSet is.
+#: A home that takes a member to be over when its JobSet is, or is about to be.
 UNCONFIRMED = """
 from flux_ensemble.queues.providers.jobset import provider
-def over(self, following, why):
-    following.why = why
-    self._over(following)
-provider.JobSetProvider._confirm = over
+def found(self, following, answer, found=provider.JobSetProvider._found):
+    trouble = isinstance(answer, provider.Trouble)
+    goes_on = trouble or answer is not None and provider.jobs.ended(answer, ()) is None
+    if goes_on or self._is_over(following):
+        found(self, following, answer)
+    else:
+        self._over(following)
+provider.JobSetProvider._found = found
 """
 
 
@@ -249,7 +253,7 @@ def ran_twice(site: Site, cluster: JobSetCluster, name: str, patch: str) -> int:
     run = Run(name, site, 2, 20.0, patch=patch)
     try:
         until(lambda: len(run.effects.began) == 2, PATIENCE, f"the tasks of {name}")
-        until(lambda: len(_started(cluster, name)) == 2, PATIENCE, f"the members of {name}")
+        until(lambda: len(_started(cluster, name)) >= 2, PATIENCE, f"the members of {name}")
         pods = {worker for _, worker in run.effects.began}
         there = [pod for pod in cluster.pods() if pod["metadata"]["name"] in pods]
         cluster.silent = True

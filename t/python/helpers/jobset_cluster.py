@@ -196,7 +196,11 @@ class JobSetCluster:
         name = f"{metadata['name']}-{replicated['name']}-0"
         job = self.cluster.get(*_JOB, "default", name)
         if job is None:
-            self.cluster.create(_job_of(jobset, replicated, name))
+            job = _job_of(jobset, replicated, name)
+            if self.schedules:
+                # A pod that is deleted and is on no node is gone at once, whatever runs.
+                job["spec"]["template"]["spec"]["nodeName"] = "node"
+            self.cluster.create(job)
             return
         for one in (job.get("status") or {}).get("conditions") or ():
             kind = {"Failed": "Failed", "Complete": "Completed"}.get(one["type"])
@@ -308,7 +312,10 @@ def _job_of(jobset: Object, replicated: Object, name: str) -> Object:
     }
     pod = template["spec"]["template"]
     inner = pod.get("metadata") or {}
-    pod = {**pod, "metadata": {**inner, "labels": {**(inner.get("labels") or {}), **labels}}}
+    pod = {
+        "spec": dict(pod["spec"]),
+        "metadata": {**inner, "labels": {**(inner.get("labels") or {}), **labels}},
+    }
     owner = {
         "apiVersion": API_VERSION,
         "kind": KIND,
