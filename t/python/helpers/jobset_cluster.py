@@ -9,9 +9,11 @@ killed.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -286,8 +288,21 @@ class JobSetCluster:
     def _kill(self, uid: str) -> None:
         child = self.workers.pop(uid, None)
         if child is not None:
-            child.kill()
+            # Nothing of a container outlives it.
+            for pid in (child.pid, *_below(child.pid)):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             child.wait(PATIENCE)
+
+
+def _below(pid: int) -> list[int]:
+    """The processes that a process has started, and those that these have."""
+    found = []
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (thread / "children").read_text().split()):
+                found += [child, *_below(child)]
+    return found
 
 
 def _value(variable: Object, pod: Object) -> str:
