@@ -458,8 +458,10 @@ class MemoryApi:
             self._define(new)
         self._happened("ADDED" if live is None else "MODIFIED", plural, new)
         # What is made for an owner that has gone meanwhile is collected, too.
-        if self.collects and any(
-            owner["uid"] in self._gone for owner in metadata.get("ownerReferences") or ()
+        if (
+            self.collects
+            and live is None
+            and any(owner["uid"] in self._gone for owner in metadata.get("ownerReferences") or ())
         ):
             self._remove(plural, key)
 
