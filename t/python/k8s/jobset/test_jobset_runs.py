@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from apiserver import CONTROLLERS, MARKS, ApiServer, api_server
 from ends import Tied
+from ensembles import write_status
 from jobset_cluster import JobSetCluster, install, post, rights_of
 from patience import PATIENCE
 
@@ -279,6 +280,59 @@ def test_what_the_api_server_refuses_is_told_in_its_words(
         'Kubernetes refuses its JobSet: jobsets.jobset.x-k8s.io is forbidden: User "stranger"'
         in (said)
     )
+
+
+def test_a_namespace_that_there_is_not_is_told_in_the_words_of_the_api_server(
+    api: ApiServer, cluster: JobSetCluster, tmp_path: Path
+) -> None:
+    stop = "- {trigger: member-lost, action: {name: terminate, cancel: true}}"
+    # Who may not know says that it is forbidden.
+    run = Run(tmp_path, api, "homeless", 2, rules=stop, count="1", user="admin")
+    template = TEMPLATE.replace("spec:", "metadata: {namespace: nowhere}\nspec:", 1)
+    (tmp_path / "workers.yaml").write_text(template)
+    said = run.end(run.begin())
+    assert 'Kubernetes refuses its JobSet: namespaces "nowhere" not found' in said
+
+
+def test_what_a_quota_refuses_is_asked_for_again_and_all_runs_meanwhile(
+    api: ApiServer, cluster: JobSetCluster, tmp_path: Path
+) -> None:
+    hard = {"count/jobsets.jobset.x-k8s.io": "1"}
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "few", "namespace": "default"},
+        "spec": {"hard": hard},
+    }
+    made = cluster.cluster.create(quota)
+    # Nothing counts what there is: the controller for that does not run here.
+    write_status(cluster.cluster, made, {"hard": hard, "used": dict.fromkeys(hard, "0")})
+    try:
+        run = Run(tmp_path, api, "quota", 60, "sleep 0.3")
+        home = run.begin()
+        wait_until(lambda: "exceeded quota: few" in json.dumps(run.status()))
+        run.has_run(6)
+        assert len(cluster.started) == 1
+    finally:
+        cluster.cluster.delete(made)
+    wait_until(lambda: len(cluster.started) == 2)
+    said = run.end(home)
+    assert "is lost" not in said
+    run.once(60)
+
+
+def test_a_queue_that_starts_nothing_is_named_and_ctrl_c_deletes_what_waits_in_it(
+    api: ApiServer, cluster: JobSetCluster, tmp_path: Path
+) -> None:
+    run = Run(tmp_path, api, "queued", 2, count="1")
+    label = "metadata: {labels: {kueue.x-k8s.io/queue-name: nowhere}}\nspec:\n  suspend: true"
+    (tmp_path / "workers.yaml").write_text(TEMPLATE.replace("spec:", label, 1))
+    home = run.begin()
+    wait_until(lambda: "waits in Kueue: queue nowhere" in json.dumps(run.status()))
+    home.process.send_signal(signal.SIGINT)
+    run.end(home, 130)
+    wait_until(lambda: not cluster.jobsets())
+    assert not cluster.started
 
 
 def test_there_is_no_cluster(api: ApiServer, tmp_path: Path) -> None:
