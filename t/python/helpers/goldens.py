@@ -153,7 +153,7 @@ class Recorded(LocalClient):
     """Stands for local runs: what commands ask about ensembles."""
 
     def __init__(self, source: Source) -> None:
-        self._root = Path("nowhere")
+        self.root = Path("nowhere")
         self.states = RecordedStates(source)
 
     def command(self, *words: str) -> str:
