@@ -21,6 +21,6 @@ there, removes the feature. A part is a module; a feature has those that it need
 | `advisers` | `processes`: makes what performs its commands | `service`, `queues.local` |
 | `simulation` | `adviser`: makes that of a simulation | `queues.simulation` |
 | `history` | `logged_searches`: those of a log | `cli.session.exports` |
-| | `in_full`: what one tries, and all of its trials | `results.searches` |
+| | `in_full`: what one tries, and all of its trials | `cli.commands.search` |
 | `studies` | `write`: studies of Optuna | `cli.session.exports` |
 """

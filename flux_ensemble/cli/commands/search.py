@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,6 +19,7 @@ from flux_ensemble.cli.display.tables import BESTS, best_rows
 from flux_ensemble.cli.prose import fitted
 from flux_ensemble.cli.session import completion
 from flux_ensemble.cli.session.target import targeted
+from flux_ensemble.feature_list import parts
 from flux_ensemble.results.best import for_guests, none_best, none_kept, ties
 from flux_ensemble.results.hosts import Target
 from flux_ensemble.texts import one_line
@@ -156,10 +157,8 @@ def search(
         raise Failure("only the owner of the instance may see searches")
     searches = _chosen(status.get("searches", []), name, id)
     if output.as_json:
-        from flux_ensemble.results.searches import in_full
-
         with naming(target, name):
-            print_json({"searches": in_full(target, name, searches)})
+            print_json({"searches": _in_full(target, name, searches)})
         return OK
     output.show(_SEARCHES, [_row(search, status) for search in searches])
     if output.is_default:
@@ -169,6 +168,26 @@ def search(
             for line in detail_lines(search, header=not output.no_header):
                 click.echo(line)
     return OK
+
+
+def _in_full(target: Target, name: str, searches: Iterable[Mapping[str, Any]]) -> list[Any]:
+    """Return entries of a status with `variables`, `where` and `all_trials`.
+
+    Where the log does not have the document any more, they are as they were.
+    """
+    (history,) = parts("history")
+    try:
+        by_id = {search.id: search for search in history.logged_searches(target.log(name))}
+    except history.StudyError:
+        by_id = {}
+    told = []
+    for one in searches:
+        more: Mapping[str, Any] = {}
+        if (search := by_id.get(one["id"])) is not None:
+            jobs = target.jobs(name, group=search.group, interrupted=True)
+            more = history.in_full(search, jobs)
+        told.append({**one, **more})
+    return told
 
 
 @dataclass
