@@ -95,14 +95,16 @@ def _document(load: Callable[..., Any], given: Any) -> str:
 
 
 def _lists(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return a Spec with the list of searches where trees have it in which it is of no feature."""
+    """Return a Spec with the parts of features where trees have them in which they are of none."""
     found: dict[str, Any] = {}
     for name, value in spec.items():
         if name == "features":
             lists = dict(value)
             found["searches"] = lists.pop("search", [])
+            of_feature = dict(spec.get("settings", ())).get("scaling")
+            found["scaling"] = spec.get("scaling", of_feature)
             found.update(lists)
-        else:
+        elif name not in ("scaling", "settings"):
             found[name] = value
     return found
 

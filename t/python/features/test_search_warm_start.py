@@ -744,7 +744,7 @@ def test_the_best_is_of_the_trials_of_the_search_and_others_are_beside_it() -> N
     play.begin(1)
     play.event(1, "memo", loss=0.5)
     play.end(1, 0)
-    assert play.search["best"] == [{"trial": 0, "value": 0.5, "params": {"x": 0.5}}]
+    assert play.search["best"] == [{"trial": 0, "job": 1, "value": 0.5, "params": {"x": 0.5}}]
     assert (play.search["complete"], play.search["trials"]) == (1, 2)
     assert play.search["warm_start"] == beside
 
