@@ -163,7 +163,10 @@ class Choice:
         retries |= self._retries
         for work, (job, _) in list(self._chosen.items()):
             assert job.firing is not None
-            followed = self._later(job) in retries
+            later = self._later(job)
+            # The record is full: a later attempt that it does not have may have run.
+            unknown = later is not None and self._engine.records.dropped > 0
+            followed = later in retries or unknown
             if followed or job.firing.trial is not None:
                 self._trials += not followed
                 del self._chosen[work]

@@ -187,6 +187,16 @@ def test_only_the_last_of_several_attempts_runs_again_as_it_was() -> None:
     assert [row["params"]["x"] for row in play.rows()] == [1, 2, 3, 10, 20, 10, 100]
 
 
+def test_an_attempt_whose_next_one_is_beyond_a_full_record_does_not_run_again() -> None:
+    """The next one may have succeeded; the job ran a second time although it was done."""
+    job = {"name": "a", "command": "run", "retries": 1}
+    play = Again(jobs=[job], limits={"records": 1})
+    play.run(1, 256)
+    play.run(2)
+    assert (play.engine.state, play.engine.records.dropped) == ("completed", 1)
+    assert play.choice().firings() == []
+
+
 def test_a_retry_that_was_dropped_before_it_was_sent_leaves_the_attempt_before() -> None:
     play = Again(jobs=[{**SWEEP, "retries": {"times": 1, "after": 60}}])
     play.run(1, 256)
