@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -114,6 +116,7 @@ class Sweep:
             arguments = [str(NODES), str(tasks), command, str(int(retries))]
             self.words = [f"{_peers()}/python", script, *arguments]
         self._before = set(t_starts(slurm))
+        self._sessions: list[int] = []
 
     def run(self) -> tuple[float, float]:
         """Run it; return its seconds, and those of processor time of its home."""
@@ -130,7 +133,7 @@ class Sweep:
     def begin(self) -> subprocess.Popen[bytes]:
         """Begin it."""
         with (self.directory / "log").open("a") as log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 self.words,
                 cwd=self.directory,
                 env=self.environment,
@@ -138,6 +141,8 @@ class Sweep:
                 stderr=log,
                 start_new_session=True,
             )
+        self._sessions.append(process.pid)
+        return process
 
     @property
     def done(self) -> int:
@@ -160,7 +165,10 @@ class Sweep:
         until(true, PATIENCE, f"{what} in {self.directory.name}")
 
     def end(self) -> None:
-        """Cancel what it has left in Slurm."""
+        """Cancel what it has left in Slurm, and kill what it has left here."""
+        for session in self._sessions:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(session, signal.SIGKILL)
         if self.living:
             subprocess.run(["scancel", *self.living], env=self.environment, check=True)
             self.wait(lambda: not self.living, "the end of what was left")
@@ -190,7 +198,7 @@ def _kill_driver(tool: str, slurm: Slurm, size: int, before: int) -> Numbers:
     sweep = Sweep(tool, slurm, "driver", size, "")
     driver = sweep.begin()
     sweep.wait(lambda: sweep.done >= before, "the first tasks")
-    done, t_kill = sweep.done, time.monotonic()
+    done = sweep.done
     driver.kill()
     driver.wait()
     time.sleep(AFTER)
@@ -201,12 +209,6 @@ def _kill_driver(tool: str, slurm: Slurm, size: int, before: int) -> Numbers:
     found: Numbers = {"code": code, "alone": alone, "left": left, **sweep.counted()}
     found["seconds"] = time.monotonic() - begin
     found["new"] = len(set(sweep.pilots) - old)
-    # What its first pilots do now, if they are there.
-    still = [job for job in sweep.living if job in old]
-    found["orphans"] = len(still)
-    if still:
-        sweep.wait(lambda: not set(still) & set(sweep.living), "the end of the first pilots")
-    found["orphaned"] = time.monotonic() - t_kill if still else 0.0
     sweep.end()
     return found
 
@@ -330,18 +332,19 @@ def kill_rows(numbers: Numbers) -> list[Row]:
     """What became of the tasks where the driver was killed, or a pilot cancelled."""
     killed, tasks = numbers["killed"], numbers["tasks"]
 
-    def wrong(tool: str, what: str) -> int:
-        found = killed[tool][what]
-        return int(found["lost"] + found["overlap"])
+    def wrong(tool: str, what: str, key: str) -> int:
+        return int(killed[tool][what]["lost"] + killed[tool][what][key])
 
     return [
         Row(
-            f"{text}: tasks that never ended, or ran twice at once, of {tasks}",
-            wrong("members", what), "<=", 0, "", f"Parsl {wrong('parsl', what)}",
+            f"{text}, of {tasks}",
+            wrong("members", what, key), "<=", 0, "", f"Parsl {wrong('parsl', what, key)}",
         )
-        for what, text in (
-            ("driver", "the home is killed (SIGKILL), and started again"),
-            ("pilot-again", "a member is cancelled in Slurm"),
+        for what, key, text in (
+            ("driver", "twice", "the home is killed (SIGKILL), and started again: tasks that never "
+             "ended, or ran twice"),
+            ("pilot-again", "overlap", "a member is cancelled in Slurm: tasks that never ended, or "
+             "ran twice at once"),
         )
     ]  # fmt: skip
 
@@ -362,29 +365,25 @@ def kill_table(numbers: Numbers) -> str:
     def count(what: str, key: str) -> Callable[[str], str]:
         return lambda tool: str(killed[tool][what][key])
 
-    def orphans(tool: str) -> str:
-        found = killed[tool]["driver"]
-        if not found["orphans"]:
-            return "none"
-        return f"{found['orphans']}, for {found['orphaned']:.0f} s after the kill"
+    def seconds(what: str) -> Callable[[str], str]:
+        return lambda tool: f"{killed[tool][what]['seconds']:.0f}"
 
     driver = "the driver is killed"
     cells: dict[str, Callable[[str], str]] = {
-        f"{driver}: tasks that ended in the {AFTER:g} s without it": count("driver", "alone"),
-        f"{driver}: jobs of Slurm that it starts when it goes on": count("driver", "new"),
-        f"{driver}: seconds from its next start to its end": (
-            lambda tool: f"{killed[tool]['driver']['seconds']:.0f}"
-        ),
+        f"{driver}: tasks that ended in {AFTER:g} s without it": count("driver", "alone"),
+        f"{driver}: jobs of Slurm that it left": count("driver", "left"),
+        f"{driver}: new jobs of Slurm when it goes on": count("driver", "new"),
+        f"{driver}: seconds from its next start to its end": seconds("driver"),
         f"{driver}: tasks that never ended": count("driver", "lost"),
-        f"{driver}: tasks that ran twice, one after the other or at once": count("driver", "twice"),
-        f"{driver}: jobs of Slurm that it had, and that outlast its next end": orphans,
+        f"{driver}: tasks that ran twice": count("driver", "twice"),
     }
     for what, text in (
         ("pilot", "a pilot is cancelled"),
         ("pilot-again", "the same, and lost tasks and pilots are to be replaced"),
     ):
         cells[f"{text}: tasks that never ended"] = count(what, "lost")
-        cells[f"{text}: tasks that began twice"] = count(what, "twice")
+        cells[f"{text}: tasks that began again"] = count(what, "twice")
+        cells[f"{text}: seconds from then to the end"] = seconds(what)
         cells[f"{text}: new jobs of Slurm"] = count(what, "new")
     return _lines(cells)
 
