@@ -26,6 +26,9 @@ class Field:
         required: the key must be present.
         minimum: of a number.
         maximum: of a number, or of the number of characters of a text.
+
+    >>> Field(int, "a number of jobs, 1 or more", minimum=1).problem(0)
+    'expected a number of jobs, 1 or more, not 0'
     """
 
     kind: type

@@ -330,11 +330,18 @@ def _failures(features: Sequence[Feature], seen: Evidence, problems: Problems) -
     kinds = sum(int(number) for number in re.findall(
         r"^\S.*: (\d+) (?:jobs?|attempts?)$", seen.failures, re.MULTILINE))  # fmt: skip
     problems.same("the kinds of failures by failures, together", bad, kinds)
-    headline = re.match(r"([\d,]+) of ([\d,]+)", seen.report.headline)
-    problems.same("how many failed by the report", bad, int(headline[1]) if headline else 0)
-    all_ended = re.match(r"(?:[\d,]+ of )?([\d,]+) (?:jobs?|attempts?) ", seen.report.headline)
     attempts = sum(_total(seen, outcome) for outcome in OUTCOMES if outcome != "interrupted")
-    problems.same("how many ended by the report", attempts, int(all_ended[1]) if all_ended else 0)
+    headline = re.match(r"(?:([\d,]+) of )?([\d,]+) (?:jobs?|attempts?) ", seen.report.headline)
+    tried = re.search(r"; ([\d,]+) of ([\d,]+) attempts? did", seen.report.headline)
+    if tried:
+        # Jobs are told apart from attempts where some had several.
+        assert headline is not None
+        problems.same("how many jobs failed by the report", seen.status["failed"],
+                      int(headline[1] or 0))  # fmt: skip
+        problems.same("how many jobs ended by the report", jobs, int(headline[2]))
+    said = tried or headline
+    problems.same("how many failed by the report", bad, int(said[1] or 0) if said else 0)
+    problems.same("how many ended by the report", attempts, int(said[2]) if said else 0)
     lost = sum(many - feature.succeeded[name] for feature in features
                for name, many in feature.finished.items() if name in feature.succeeded)  # fmt: skip
     if seen.run is not None:

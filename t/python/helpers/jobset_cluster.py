@@ -311,8 +311,11 @@ def _value(variable: Object, pod: Object) -> str:
         return str(variable["value"])
     source = variable["valueFrom"]
     if "fieldRef" in source:
-        _, _, key = source["fieldRef"]["fieldPath"].rpartition(".")
-        return str(pod["metadata"][key])
+        found = re.fullmatch(r"metadata\.(\w+)(?:\['(.*)'\])?", source["fieldRef"]["fieldPath"])
+        assert found is not None
+        field, key = found.groups()
+        value = pod["metadata"].get(field)
+        return str(value if key is None else (value or {}).get(key, ""))
     return "2"
 
 

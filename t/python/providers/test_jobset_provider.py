@@ -253,19 +253,19 @@ def test_why_a_member_waits_is_what_kubernetes_says() -> None:
     pulling = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
     creating = {"state": {"waiting": {"reason": "ContainerCreating"}}}
     table = [
-        ([], "its JobSet has no pod yet"),
-        ([pod(phase="Pending")], "its pod begins"),
+        ([], "waits: its JobSet has no pod yet"),
+        ([pod(phase="Pending")], "waits for its pod"),
         (
             [pod(phase="Pending", conditions=[{**unscheduled, "message": "0/3 nodes"}])],
             "waits in Kubernetes: Unschedulable: 0/3 nodes",
         ),
         (
             [pod(phase="Pending", containerStatuses=[pulling])],
-            "its pod begins: ImagePullBackOff: no such image",
+            "waits for its pod: ImagePullBackOff: no such image",
         ),
         (
             [pod(phase="Pending", containerStatuses=[creating])],
-            "its pod begins: ContainerCreating",
+            "waits for its pod: ContainerCreating",
         ),
         ([pod(phase="Running")], None),
     ]
@@ -287,7 +287,7 @@ def test_why_a_member_waits_for_a_queue_is_what_kueue_says() -> None:
     }
     assert waits(held, [], [workload]) == "waits in Kueue: Pending: cpu"
     del held["metadata"]["labels"]
-    assert waits(held, [], []) == "its JobSet is suspended"
+    assert waits(held, [], []) == "waits: its JobSet is suspended"
 
 
 def test_why_a_member_has_ended_is_what_its_pod_says() -> None:

@@ -229,7 +229,7 @@ def _end_of(pod: Object) -> str | None:
 
 
 def waits(jobset: Object, pods: Iterable[Object], workloads: Iterable[Object]) -> str | None:
-    """Return why a member does not run yet; None if it does."""
+    """Return why a member does not run yet, as in "waits for its pod"; None if it does."""
     pods = [pod for pod in pods if alive(pod)]
     if runs(pods):
         return None
@@ -239,7 +239,7 @@ def waits(jobset: Object, pods: Iterable[Object], workloads: Iterable[Object]) -
             if owner_of(workload) == jobset["metadata"].get("uid"):
                 message = _said(workload, "QuotaReserved") or _said(workload, "Admitted")
                 return f"waits in Kueue: {message or f'queue {queue}'}"
-        return f"waits in Kueue: queue {queue}" if queue else "its JobSet is suspended"
+        return f"waits in Kueue: queue {queue}" if queue else "waits: its JobSet is suspended"
     for pod in pods:
         status = pod.get("status") or {}
         message = _said(pod, "PodScheduled")
@@ -250,8 +250,8 @@ def waits(jobset: Object, pods: Iterable[Object], workloads: Iterable[Object]) -
             why = (container.get("state") or {}).get("waiting")
             if why is not None and why.get("reason") not in (None, "PodInitializing"):
                 text = f"{why['reason']}: {why['message']}" if why.get("message") else why["reason"]
-                return f"its pod begins: {text}"
-    return "its pod begins" if pods else "its JobSet has no pod yet"
+                return f"waits for its pod: {text}"
+    return "waits for its pod" if pods else "waits: its JobSet has no pod yet"
 
 
 def _said(one: Object, kind: str) -> str | None:
