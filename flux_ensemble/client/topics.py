@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from flux_ensemble.scalars import MAX_INT
 from flux_ensemble.texts import shown
@@ -16,8 +15,7 @@ from flux_ensemble.texts import shown
 MOST_LAST = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """A key of a request.
 
     Args:
@@ -48,8 +46,7 @@ class Field:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(NamedTuple):
     """A kind of request.
 
     Args:
@@ -62,7 +59,7 @@ class Topic:
         local: a run on the local queue answers it, too (`queues.local.control`).
     """
 
-    fields: Mapping[str, Field] = field(default_factory=dict)
+    fields: Mapping[str, Field] = {}
     response: str = ""
     reads: bool = False
     guest: bool = False
