@@ -252,7 +252,8 @@ def outcome(
             one["state"], one["reason"], one["failed"], one["canceled"], ended, one["trials"],
         )  # fmt: skip
         if "pruned" not in one:
-            best[one["id"]] = one["best"][:1]
+            # The job of a trial has another id where it ran again.
+            best[one["id"]] = [{**trial, "job": None} for trial in one["best"][:1]]
     notes = (directory / "done").read_text().splitlines()
     return Outcome(
         status["state"], searches, {key: sorted(of) for key, of in params.items()}, ends,
