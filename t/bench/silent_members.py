@@ -112,8 +112,8 @@ def rows(numbers: Numbers) -> list[Row]:
     squeue = 100 * numbers["list"]
     return [
         Row(
-            f"{count:,} silent members in Slurm: the home without Flux, and its `squeue`",
-            home + squeue, "<=", 5, "% of a core",
+            f"{count:,} silent members in Slurm: home without Flux, and its `squeue`: of a core",
+            home + squeue, "<=", 5, "%",
             f"{home:.2f} + {squeue:.2f}%; {few} members: {less:.2f}%",
         )
     ]  # fmt: skip

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 from apiserver import CONTROLLERS, MARKS, ApiServer, api_server
 from ends import Tied
-from ensembles import write_status
 from jobset_cluster import JobSetCluster, install, post, rights_of
 from patience import PATIENCE
 
@@ -292,33 +291,6 @@ def test_a_namespace_that_there_is_not_is_told_in_the_words_of_the_api_server(
     (tmp_path / "workers.yaml").write_text(template)
     said = run.end(run.begin())
     assert 'Kubernetes refuses its JobSet: namespaces "nowhere" not found' in said
-
-
-def test_what_a_quota_refuses_is_asked_for_again_and_all_runs_meanwhile(
-    api: ApiServer, cluster: JobSetCluster, tmp_path: Path
-) -> None:
-    hard = {"count/jobsets.jobset.x-k8s.io": "1"}
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "few", "namespace": "default"},
-        "spec": {"hard": hard},
-    }
-    made = cluster.cluster.create(quota)
-    # Nothing counts what there is: the controller for that does not run here.
-    write_status(cluster.cluster, made, {"hard": hard, "used": dict.fromkeys(hard, "0")})
-    try:
-        run = Run(tmp_path, api, "quota", 60, "sleep 0.3")
-        home = run.begin()
-        wait_until(lambda: "exceeded quota: few" in json.dumps(run.status()))
-        run.has_run(6)
-        assert len(cluster.started) == 1
-    finally:
-        cluster.cluster.delete(made)
-    wait_until(lambda: len(cluster.started) == 2)
-    said = run.end(home)
-    assert "is lost" not in said
-    run.once(60)
 
 
 def test_a_queue_that_starts_nothing_is_named_and_ctrl_c_deletes_what_waits_in_it(
