@@ -38,7 +38,7 @@ PYTHONS = [one for one in SUPPORTED if one != f"{sys.version_info[0]}.{sys.versi
 SHORT = (
     "client",
     "custom/test_custom.py",
-    "custom/test_worker_calls.py",
+    "custom/test_calls.py",
     "document",
     "engine",
     "k8s/grpc/test_grpc_typed.py",

@@ -1,6 +1,6 @@
 """The driver: it passes events to the engine, and the engine's commands to their performers.
 
-    events ──► Driver.post ──► Engine.handle ──► commands ──► queue, worker, timers, host
+    events ──► Driver.post ──► Engine.handle ──► commands ──► queue, caller, timers, host
                    ▲                                                   │
                    └──────────────── outcomes ◄────────────────────────┘
 
@@ -83,7 +83,7 @@ class Driver:
         self._engine = engine
         self._queue = queue = performers.queue
         self._loop = loop
-        self._start_worker = performers.custom
+        self._start_caller = performers.custom
         self._host = host
         self._tap = tap
         self._ahead = ahead
@@ -96,7 +96,7 @@ class Driver:
         self._held = 0
         self._closed = False
         self._timers: dict[str, Handle] = {}
-        self._worker = performers.worker
+        self._caller = performers.caller
         self._calls: set[int] = set()
         self._start_adviser = performers.adviser
         self._adviser: Adviser | None = None
@@ -285,10 +285,10 @@ class Driver:
             self._stop()
 
     def _call(self, command: CallCustom) -> None:
-        if self._worker is None:
-            self._worker = self._start_worker(self._engine.function_states)
+        if self._caller is None:
+            self._caller = self._start_caller(self._engine.function_states)
         self._calls.add(command.id)
-        self._worker.call(
+        self._caller.call(
             command.function, command.kwargs, command.timeout, partial(self._called, command.id)
         )
 
@@ -351,9 +351,9 @@ class Driver:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.close()
+        caller, self._caller = self._caller, None
+        if caller is not None:
+            caller.close()
         adviser, self._adviser = self._adviser, None
         if adviser is not None:
             adviser.close()

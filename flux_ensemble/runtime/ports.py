@@ -1,4 +1,4 @@
-"""The contracts of an ensemble with its surroundings: loop, queue, log, worker, host, scaler.
+"""The contracts of an ensemble with its surroundings: loop, queue, log, caller, host, scaler.
 
 The `driver` needs a `Loop` for timers and a `Queue` that performs the commands which concern the
 queue. The engine's output for people (log entries, replies, the end) goes to its `Host`. With a
@@ -198,7 +198,7 @@ class Fleet(Protocol):
 
 
 class CallResult(Protocol):
-    """The result of a custom function: see `runtime.custom.worker.WorkerResult`."""
+    """The result of a custom function: see `runtime.custom.caller.FunctionResult`."""
 
     ok: bool
     returned: list[dict[str, Any]]
@@ -208,7 +208,7 @@ class CallResult(Protocol):
 
 
 class Caller(Protocol):
-    """A caller of custom functions: see `runtime.custom.worker.Worker`."""
+    """A caller of custom functions: see `runtime.custom.caller.FunctionCaller`."""
 
     def call(
         self,
@@ -256,14 +256,14 @@ class Performers:
         queue: of its jobs.
         custom: starts the caller of custom functions, given their states; called when the first
             function is due.
-        worker: the caller of custom functions, if it has been started.
+        caller: the caller of custom functions, if it has been started.
         adviser: starts the source of points for searches; called with the first request.
         fleet: starts and ends members, for documents with `members`.
     """
 
     queue: Queue
     custom: Callable[[Mapping[str, Any]], Caller]
-    worker: Caller | None = None
+    caller: Caller | None = None
     adviser: Callable[[], Adviser] | None = None
     fleet: Fleet | None = None
 

@@ -1,4 +1,4 @@
-"""Puts an ensemble together: its member, its worker process, its write-ahead log in the KVS.
+"""Puts an ensemble together: its member, its custom functions, its write-ahead log in the KVS.
 
 load request, or what the KVS holds of one ──► Assembly.make ──► Ensemble
 """
@@ -19,8 +19,8 @@ from flux_ensemble.queues.flux.loop import FluxLoop, guard
 from flux_ensemble.queues.flux.member import FluxMember
 from flux_ensemble.queues.flux.queue import FluxQueue
 from flux_ensemble.queues.flux.submission import EnsembleRun
+from flux_ensemble.runtime.custom.caller import FunctionCaller
 from flux_ensemble.runtime.custom.output import PrintedOutput
-from flux_ensemble.runtime.custom.worker import Worker
 from flux_ensemble.runtime.durability.batches import identity
 from flux_ensemble.runtime.durability.replay import Replayed
 from flux_ensemble.runtime.durability.wal import WriteAheadLog, pace
@@ -97,7 +97,7 @@ class Assembly:
             store: holds its log.
             recorder: writes a recording, if given.
             replayed: the result of replaying its log, if there is one.
-            prepared: its worker process, if that has been started.
+            prepared: its process of functions, if that has been started.
         """
         loop = FluxLoop(self._handle, guard(lambda error: ensemble.broken(error)))
         where = {"environment": load["environment"], "cwd": load["cwd"]}
@@ -138,8 +138,8 @@ class Assembly:
             cwd=load["cwd"],
             performers=Performers(
                 member,
-                lambda states: self._worker(spec, load, loop, ensemble.note, states),
-                worker=None if prepared is None else prepared.worker,
+                lambda states: self._caller(spec, load, loop, ensemble.note, states),
+                caller=None if prepared is None else prepared.caller,
                 adviser=lambda: parts("advisers")[0].processes(
                     spec, loop, log=self._log_of(spec), **where
                 ),
@@ -185,8 +185,8 @@ class Assembly:
             "them: the broker is busy, or its disk is slow",
         )
 
-    def prepare(self, spec: Spec, load: Mapping[str, Any], prepared: Prepared) -> Worker:
-        """Make the worker process of an ensemble that is made later.
+    def prepare(self, spec: Spec, load: Mapping[str, Any], prepared: Prepared) -> FunctionCaller:
+        """Make the process of an ensemble that is made later.
 
         Args:
             spec: the document of the ensemble.
@@ -194,17 +194,17 @@ class Assembly:
             prepared: receives the errors of the process.
         """
         loop = FluxLoop(self._handle, guard(prepared.broken))
-        return self._worker(spec, load, loop, prepared.note)
+        return self._caller(spec, load, loop, prepared.note)
 
-    def _worker(
+    def _caller(
         self,
         spec: Spec,
         load: Mapping[str, Any],
         loop: FluxLoop,
         note: Callable[[eventlog.Entry], None],
         states: Mapping[str, Any] | None = None,
-    ) -> Worker:
-        return Worker(
+    ) -> FunctionCaller:
+        return FunctionCaller(
             loop,
             source=spec.custom,
             source_at=spec.custom_at,

@@ -3,7 +3,7 @@
 The functions that plugins define are known only in the process that calls custom functions. So that
 process is started and asked, while the service continues with other work.
 
-    load request ──► FunctionChecks.run ──► a worker process, which the ensemble is then made with
+    load request ──► FunctionChecks.run ──► a process, which the ensemble is then made with
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.eventlog import Entry
 from flux_ensemble.faults import ENDINGS
-from flux_ensemble.runtime.custom.worker import Worker, WorkerResult
+from flux_ensemble.runtime.custom.caller import FunctionCaller, FunctionResult
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.service.requests.messages import Responder
 
 
 class Prepared:
-    """A worker process that is started before its ensemble is made.
+    """A caller whose process is started before its ensemble is made.
 
     Attributes:
-        worker: the process; None if it is not needed yet.
+        caller: the caller; None if it is not needed yet.
         ensemble: receives the errors of the process, once the ensemble is made.
     """
 
     def __init__(self, fail: Callable[[BaseException], None]) -> None:
-        self.worker: Worker | None = None
+        self.caller: FunctionCaller | None = None
         self.ensemble: Ensemble | None = None
         self._fail = fail
 
     def broken(self, error: BaseException) -> None:
-        """Report the fault of a callback of the worker."""
+        """Report the fault of a callback of the caller."""
         if self.ensemble is None:
             self._fail(error)
         else:
@@ -56,13 +56,13 @@ class FunctionChecks:
 
     Args:
         responder: refuses the load requests of documents whose functions cannot be called.
-        start: starts the worker process of a document, given the payload of the load request.
+        start: starts the process of a document, given the payload of the load request.
     """
 
     def __init__(
         self,
         responder: Responder,
-        start: Callable[[Spec, Mapping[str, Any], Prepared], Worker],
+        start: Callable[[Spec, Mapping[str, Any], Prepared], FunctionCaller],
     ) -> None:
         self._responder = responder
         self._start = start
@@ -95,10 +95,10 @@ class FunctionChecks:
             then(None)
             return
         prepared = Prepared(partial(self._break, spec.name))
-        prepared.worker = self._start(spec, load, prepared)
+        prepared.caller = self._start(spec, load, prepared)
         self._open[spec.name] = message, prepared
         file = load.get("file") or "document"
-        prepared.worker.check(functions, partial(self._checked, spec.name, file, then))
+        prepared.caller.check(functions, partial(self._checked, spec.name, file, then))
 
     def close(self, reason: str) -> None:
         """End the checks that are under way, and refuse the requests that wait for them."""
@@ -108,8 +108,8 @@ class FunctionChecks:
 
     def _end(self, name: str) -> Message:
         message, prepared = self._open.pop(name)
-        if prepared.worker is not None:
-            prepared.worker.close()
+        if prepared.caller is not None:
+            prepared.caller.close()
         return message
 
     def _break(self, name: str, error: BaseException) -> None:
@@ -121,7 +121,7 @@ class FunctionChecks:
         name: str,
         file: str,
         then: Callable[[Prepared | None], None],
-        result: WorkerResult,
+        result: FunctionResult,
     ) -> None:
         if not result.ok:
             reason = f"{file}: {result.reason}\n{result.detail}".rstrip()
@@ -133,8 +133,8 @@ class FunctionChecks:
         except ENDINGS:
             raise
         except BaseException as error:
-            if prepared.ensemble is None and prepared.worker is not None:
-                prepared.worker.close()
+            if prepared.ensemble is None and prepared.caller is not None:
+                prepared.caller.close()
             if isinstance(error, RequestError):
                 self._responder.refuse(message, error.errno, str(error))
             else:

@@ -1,6 +1,6 @@
 """The life of an ensemble in the service, from its start until it is dropped.
 
-begin ──► the journal is read ──► its members are known ──► start ──► changed ... ──► drop
+begin ──► the journal is read ──► its nodes are known ──► start ──► changed ... ──► drop
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.service.assembly import Assembly
 from flux_ensemble.service.collector import Collector
 from flux_ensemble.service.fleets import Fleets
-from flux_ensemble.service.members import Members
 from flux_ensemble.service.needs import Needs
+from flux_ensemble.service.own_instance import OwnInstance
 from flux_ensemble.service.registry import KEPT_ENDED, Ensembles
 from flux_ensemble.service.status.reports import Reports
 from flux_ensemble.service.tracker import Tracker
@@ -26,7 +26,7 @@ class Lifetimes:
     Args:
         ensembles: all ensembles.
         needs: what they need from the journal.
-        members: gives them the facts of their members.
+        own: tells them of the nodes and the allocation of the instance.
         assembly: holds the store of each ensemble.
         tracker, reports, collector: notified when an ensemble is dropped.
         log: writes a line to the service's log: syslog level, text.
@@ -37,7 +37,7 @@ class Lifetimes:
         self,
         ensembles: Ensembles,
         needs: Needs,
-        members: Members,
+        own: OwnInstance,
         assembly: Assembly,
         tracker: Tracker,
         reports: Reports,
@@ -47,7 +47,7 @@ class Lifetimes:
     ) -> None:
         self._ensembles = ensembles
         self._needs = needs
-        self._members = members
+        self._own = own
         self._assembly = assembly
         self._tracker = tracker
         self._reports = reports
@@ -71,8 +71,8 @@ class Lifetimes:
         self._starting.clear()
 
     def _prepare(self, ensemble: Ensemble) -> None:
-        """Give the ensemble the facts of its members and start it, now that the journal is read."""
-        self._members.begin(ensemble, lambda: self._start(ensemble))
+        """Tell the ensemble of the nodes and start it, now that the journal is read."""
+        self._own.begin(ensemble, lambda: self._start(ensemble))
 
     def _start(self, ensemble: Ensemble) -> None:
         if ensemble not in self._starting:
@@ -86,7 +86,7 @@ class Lifetimes:
         """Adapt to an ensemble that needs other facts, or nothing any more."""
         self._needs.find_queue_wide()
         self._assembly.pace()
-        self._members.changed(ensemble)
+        self._own.changed(ensemble)
         self._fleets.changed(ensemble)
         self._needs.update(ensemble)
         for surplus in self._ensembles.surplus():

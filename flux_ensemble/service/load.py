@@ -34,7 +34,7 @@ from flux_ensemble.service.lifetimes import Lifetimes
 from flux_ensemble.service.marks import DEATHS, REPLAY, Marks
 from flux_ensemble.service.member_queues import Answer, WantedQueues, ask
 from flux_ensemble.service.member_services import Ssh, is_open, served
-from flux_ensemble.service.members import Members
+from flux_ensemble.service.own_instance import OwnInstance
 from flux_ensemble.service.recovery.recovery import Reading, Recovery
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.requests.documents import (
@@ -81,7 +81,7 @@ class Loading:
         lifetimes: starts and drops it.
         stores: the KVS.
         recovery: knows which ensembles of the KVS are unreadable.
-        members: use the scaler that an ensemble brings.
+        own: uses the scaler that an ensemble brings.
         marks: know at which event services died.
         log_error: writes a line to the service's log.
         loop: of the service.
@@ -96,7 +96,7 @@ class Loading:
         lifetimes: Lifetimes,
         stores: KvsStores,
         recovery: Recovery,
-        members: Members,
+        own: OwnInstance,
         marks: Marks,
         log_error: Callable[[str], None],
         loop: Loop,
@@ -109,7 +109,7 @@ class Loading:
         self._lifetimes = lifetimes
         self._stores = stores
         self._recovery = recovery
-        self._members = members
+        self._own = own
         self._marks = marks
         self._log_error = log_error
         self._loop = loop
@@ -135,7 +135,7 @@ class Loading:
             message, payload: the request.
             known: what is known of that.
         """
-        elastic = self._members.elastic or "scaler" in payload
+        elastic = self._own.elastic or "scaler" in payload
         files, queues = known.files, known.queues
         try:
             spec = read_document(payload, files, elastic=elastic, queues=queues)
@@ -226,7 +226,7 @@ class Loading:
         if self._free_name(spec.name) != spec.name:
             raise RequestError(errno.EEXIST, f"an ensemble named {spec.name!r} was loaded just now")
         if "scaler" in payload:
-            self._members.adopt(payload["scaler"])
+            self._own.adopt(payload["scaler"])
         document = payload.get("text", payload.get("spec"))
         kept = {key: value for key, value in payload.items() if key != "record"}
         if spec.expansion is not None:
@@ -325,7 +325,7 @@ class Loading:
             )
         if "scaler" in load and ensemble.live:
             try:
-                self._members.adopt(load["scaler"])
+                self._own.adopt(load["scaler"])
             except RequestError as refusal:
                 self._log_error(f"{spec.name}: {refusal}")
         return ensemble

@@ -47,8 +47,8 @@ from flux_ensemble.service.load import Loading
 from flux_ensemble.service.logger import log_exception
 from flux_ensemble.service.marks import Marks
 from flux_ensemble.service.member_services import Ssh
-from flux_ensemble.service.members import Members
 from flux_ensemble.service.needs import Needs
+from flux_ensemble.service.own_instance import OwnInstance
 from flux_ensemble.service.recovery.ended_file import EndedFile
 from flux_ensemble.service.recovery.recovery import RETRY_LIMIT, Recovery
 from flux_ensemble.service.registry import Ensembles
@@ -181,7 +181,7 @@ class Service:
             t_instance(handle.attr_get),
             self._ended.before,
         )
-        self._members = Members(
+        self._own = OwnInstance(
             self._broker,
             self._ensembles,
             lambda: self._recovery.ready,
@@ -194,7 +194,7 @@ class Service:
         """Use the scaler that the site has configured; without it the size is fixed."""
         try:
             if isinstance(table, dict):
-                self._members.configure(table)
+                self._own.configure(table)
         except (ValueError, OSError) as error:
             self._error(f"[ensemble] {error}; the size of this instance cannot change")
 
@@ -216,7 +216,7 @@ class Service:
             self._ensembles,
             self._tracker,
             self._recovery,
-            self._members,
+            self._own,
             instance,
             self._perf,
             lambda: self._state,
@@ -228,7 +228,7 @@ class Service:
             lambda ensemble: self._lifetimes.changed(ensemble),
             self._stirred,
             self._marks,
-            lambda: self._members.scaler,
+            lambda: self._own.scaler,
             self._fleets,
         )
         self._needs = Needs(
@@ -245,7 +245,7 @@ class Service:
         self._lifetimes = Lifetimes(
             self._ensembles,
             self._needs,
-            self._members,
+            self._own,
             self._assembly,
             self._tracker,
             self._reports,
@@ -265,7 +265,7 @@ class Service:
             self._lifetimes,
             self._stores,
             self._recovery,
-            self._members,
+            self._own,
             self._marks,
             self._error,
             self._broker.loop,
@@ -275,7 +275,7 @@ class Service:
             self._responder,
             self._streams,
             self._ensembles,
-            self._members,
+            self._own,
             self._tracker,
             self._reports,
             self._needs,
@@ -360,7 +360,7 @@ class Service:
             )
         self._collector.calm()
         self._needs.find_queue_wide()
-        self._members.begin_again()
+        self._own.begin_again()
         self._dispatcher.restored()
         if self._shutdown.begun:
             self._suspend()
@@ -409,7 +409,7 @@ class Service:
             self._broker.guard(ensemble.close)(errno.ESHUTDOWN, reason)
         self._stop_journal()
         # If another service drives the ensembles, that one starts the queue.
-        self._members.close(start_queue=self.over is None and not self._shutdown.begun)
+        self._own.close(start_queue=self.over is None and not self._shutdown.begun)
         self._perf.stop()
         self._shutdown.stop()
         self._responder.close(errno.ESHUTDOWN, reason)
@@ -419,7 +419,7 @@ class Service:
         self._loading.close("the Flux instance is shutting down")
         self._stop_journal()
         self._fleets.close()
-        self._members.close(start_queue=False)
+        self._own.close(start_queue=False)
         for ensemble in self._ensembles:
             if ensemble.live:
                 ensemble.suspend()

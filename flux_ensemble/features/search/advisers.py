@@ -29,7 +29,7 @@ from flux_ensemble.document.problems import Problems
 from flux_ensemble.engine.commands import Ask
 from flux_ensemble.features.search.model import PriorTrial, Search, searches_of
 from flux_ensemble.features.search.trials import Trials
-from flux_ensemble.runtime.custom.worker import FunctionCall, Worker
+from flux_ensemble.runtime.custom.caller import FunctionCall, FunctionCaller
 from flux_ensemble.scalars import identity
 from flux_ensemble.texts import bounded, shown
 
@@ -59,7 +59,7 @@ class Advice:
     detail: str = ""
 
 
-class Asker(Worker):
+class Asker(FunctionCaller):
     """The process of one search.
 
     Args:

@@ -1,6 +1,6 @@
 """A run of an ensemble on the local queue, which drives the ensemble and keeps its files.
 
-It combines the parts of the service (`runtime.ensemble`, `runtime.custom.worker`) with one of the
+It combines the parts of the service (`runtime.ensemble`, `runtime.custom.caller`) with one of the
 queues of `kinds.QUEUES`, a file of events instead of the KVS, and the state directory:
 
     RunQueue   ──job events──► Ensemble ──entries──► StateLog, Listener
@@ -61,8 +61,8 @@ from flux_ensemble.queues.local.run_queue import RunQueue, RunSide, make_queue
 from flux_ensemble.queues.local.state_dir import StateLog, kept_files
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
 from flux_ensemble.runtime.answers import Answer
+from flux_ensemble.runtime.custom.caller import FunctionCaller, FunctionResult
 from flux_ensemble.runtime.custom.output import PrintedOutput
-from flux_ensemble.runtime.custom.worker import Worker, WorkerResult
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Adviser, Fleet, Handle, Performers
@@ -148,8 +148,8 @@ class Home(RunQueue, Protocol):
 MakeHome = Callable[..., Home]
 
 
-class FunctionWorker:
-    """The worker of a run's custom functions, which are checked before the run begins.
+class CheckedFunctions:
+    """The caller of a run's custom functions, which are checked before the run begins.
 
     It is started when it is needed.
 
@@ -158,7 +158,7 @@ class FunctionWorker:
         loop: of the run.
         printed: writes the output of functions to the eventlog.
         note: receives other messages about functions.
-        environment, cwd: of the worker.
+        environment, cwd: of the process.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class FunctionWorker:
         self._note = note
         self._environment = environment
         self._cwd = cwd
-        self._checked: Worker | None = None
+        self._checked: FunctionCaller | None = None
 
     def check(self, over: Callable[[], bool]) -> None:
         """Check that the functions that the document names can be called.
@@ -192,7 +192,7 @@ class FunctionWorker:
         functions = unresolved(self._spec)
         if functions is None:
             return
-        results: list[WorkerResult] = []
+        results: list[FunctionResult] = []
         self._checked = self._start({})
         self._checked.check(functions, results.append)
         self._loop.run(lambda: over() or bool(results))
@@ -201,18 +201,18 @@ class FunctionWorker:
         if not results[0].ok:
             raise FunctionsError(f"{results[0].reason}\n{results[0].detail}".rstrip())
 
-    def worker(self, states: Mapping[str, Any]) -> Worker:
-        """Return the worker that was checked, or a new one with the functions' states."""
+    def caller(self, states: Mapping[str, Any]) -> FunctionCaller:
+        """Return the caller that was checked, or a new one with the functions' states."""
         return self._checked or self._start(states)
 
     def close(self) -> None:
-        """End the worker that was checked."""
+        """End the one that was checked."""
         if self._checked is not None:
             self._checked.close()
 
-    def _start(self, states: Mapping[str, Any]) -> Worker:
+    def _start(self, states: Mapping[str, Any]) -> FunctionCaller:
         spec = self._spec
-        return Worker(
+        return FunctionCaller(
             self._loop,
             source=spec.custom,
             source_at=spec.custom_at,
@@ -318,7 +318,7 @@ class LocalRun:
             absences=engine.workload.absences,
         )
         note = self._ensemble.note
-        self._functions = FunctionWorker(spec, loop, note, listener.note, **self._where)
+        self._functions = CheckedFunctions(spec, loop, note, listener.note, **self._where)
         stack.callback(self._functions.close)
 
     def _make_queue(self, cluster: VirtualCluster) -> RunQueue:
@@ -345,7 +345,7 @@ class LocalRun:
             cwd=cwd,
             performers=Performers(
                 self._queue.member,
-                lambda states: self._functions.worker(states),
+                lambda states: self._functions.caller(states),
                 adviser=self._start_adviser,
                 fleet=None if home is None else home.fleet,
             ),

@@ -1,5 +1,5 @@
 """Custom functions, called in one process for each ensemble.
 
-`worker` is the service's side, `process` the connection between them, and `child` the program of
+`caller` is the service's side, `process` the connection between them, and `child` the program of
 the process.
 """

@@ -1,12 +1,12 @@
 """The process that runs the custom functions of one ensemble, or the sampler of one search.
 
-`runtime.custom.process` starts it as `python -E -P worker_main.py CHANNEL LIFELINE NAME`.
+`runtime.custom.process` starts it as `python -E -P child.py CHANNEL LIFELINE NAME`.
 CHANNEL is the file descriptor of a stream socket that carries one JSON object a line:
 
-    service → worker   {"path", "source", "source_at", "plugins", "ensemble", "uri"}   once
+    service → process   {"path", "source", "source_at", "plugins", "ensemble", "uri"}   once
                        {"call": n, "function", "kwargs", "state"}, or {"call": n, "check"}
                        {"path", "module", "search", ...}, {"call": n, "count", ...}  of a search
-    worker → service   {"ready": true} or {"ready": false, "reason", "detail"}
+    process → service   {"ready": true} or {"ready": false, "reason", "detail"}
                        {"call": n, "ok": true, "returned": [{"kind", "value"}], "state"?}
                        {"call": n, "ok": false, "reason", "detail"}
 
@@ -257,7 +257,7 @@ def entries(returned: Any) -> list[dict[str, Any]]:
     return result
 
 
-class WorkerLoop:
+class FunctionLoop:
     """The loop that answers the service's calls, one at a time, until the channel is closed."""
 
     def __init__(self, channel: int, lifeline: int) -> None:
@@ -275,7 +275,7 @@ class WorkerLoop:
         """Have the kernel kill this process group once `lifeline` has no writer any more.
 
         A thread could not do so: it does not run while an extension holds the interpreter's lock.
-        Only Linux can choose the signal; elsewhere an idle worker ends, and a hung one stays.
+        Only Linux can choose the signal; elsewhere an idle process ends, and a hung one stays.
         """
         fd = fcntl.fcntl(lifeline, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
         os.close(lifeline)
@@ -409,7 +409,7 @@ class WorkerLoop:
 
 
 def main() -> None:
-    """Run the worker; the arguments are CHANNEL, LIFELINE and the ensemble's name."""
+    """Run the process; the arguments are CHANNEL, LIFELINE and the ensemble's name."""
     # The service's handling of signals, and the user's locale, must have no effect.
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -418,7 +418,7 @@ def main() -> None:
             encoding="utf-8", errors="backslashreplace", line_buffering=True
         )
     faulthandler.enable()
-    WorkerLoop(int(sys.argv[1]), int(sys.argv[2])).run()
+    FunctionLoop(int(sys.argv[1]), int(sys.argv[2])).run()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A worker process, from its service's side: its start, messages, output and end.
+"""The process of custom functions, from its service's side: its start, messages, output and end.
 
 Nothing here blocks on the process. The channel is a socket pair of its own, so that output of the
 user's code cannot be taken for a message; the output is a pipe, of which the last part is kept.
@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from flux_ensemble.runtime.custom import child as worker_main
+from flux_ensemble.runtime.custom import child
 
 if TYPE_CHECKING:
     from flux_ensemble.runtime.ports import Handle, Loop
@@ -39,15 +39,15 @@ _RETRY_SECONDS = 0.01
 _GRACE_TRIES = 50
 
 
-class WorkerProcess:
-    """A running worker.
+class FunctionProcess:
+    """A running process.
 
     Args:
         loop: for timers and file descriptors.
         name: shown in the list of processes.
         environment, cwd: of the process.
-        on_message: called with each message of the worker.
-        on_end: called once when the worker has ended or misbehaves, with a phrase such as
+        on_message: called with each message of the process.
+        on_end: called once when the process has ended or misbehaves, with a phrase such as
             "exited with status 3". The owner then has to call `end`, once, after which neither
             callback is called.
 
@@ -73,7 +73,7 @@ class WorkerProcess:
         try:
             self._process = subprocess.Popen(
                 # -E -P: the user's PYTHON* variables and files are for the user's code.
-                [sys.executable, "-E", "-P", worker_main.__file__,
+                [sys.executable, "-E", "-P", child.__file__,
                  str(theirs.fileno()), str(lifeline), name],
                 env=environment, cwd=cwd, start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output,
@@ -161,7 +161,7 @@ class WorkerProcess:
         self._received += data
         lines = self._received.split(b"\n")
         self._received = lines.pop()
-        if len(self._received) > worker_main.MAX_REPLY:
+        if len(self._received) > child.MAX_REPLY:
             lines = [bytearray(b"an unfinished line that is longer than any message")]
         for line in lines:
             try:

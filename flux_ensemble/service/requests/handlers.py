@@ -17,8 +17,8 @@ from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.rule_reasons import why
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.service.fleet import MemberFleet
-from flux_ensemble.service.members import Members
 from flux_ensemble.service.needs import Needs
+from flux_ensemble.service.own_instance import OwnInstance
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.requests.messages import Responder, Streams, is_owner
 from flux_ensemble.service.requests.registration import request_handler
@@ -33,7 +33,7 @@ class Handlers:
 
     Args:
         responder, streams: send the responses.
-        ensembles, members, tracker: the subjects of the requests.
+        ensembles, own, tracker: the subjects of the requests.
         reports: the responses to `list` and `status`.
         needs: makes the journal deliver the events that followers of a log want.
     """
@@ -43,7 +43,7 @@ class Handlers:
         responder: Responder,
         streams: Streams,
         ensembles: Ensembles,
-        members: Members,
+        own: OwnInstance,
         tracker: Tracker,
         reports: Reports,
         needs: Needs,
@@ -51,7 +51,7 @@ class Handlers:
         self._responder = responder
         self._streams = streams
         self._ensembles = ensembles
-        self._members = members
+        self._own = own
         self._tracker = tracker
         self._reports = reports
         self._needs = needs
@@ -177,7 +177,7 @@ class Handlers:
     @request_handler("scale")
     def scale(self, message: Message, payload: Payload) -> None:
         """Begin to change the size of the member, and respond with the future size."""
-        self._responder.respond(message, self._members.scale(payload["to"]))
+        self._responder.respond(message, self._own.scale(payload["to"]))
 
 
 def _accepted(result: Payload) -> Payload:

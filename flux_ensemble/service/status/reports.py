@@ -14,7 +14,7 @@ from flux_ensemble.engine.jobs import ActiveJob
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Numbers
 from flux_ensemble.service.fleet import MemberFleet
-from flux_ensemble.service.members import Members
+from flux_ensemble.service.own_instance import OwnInstance
 from flux_ensemble.service.recovery.recovery import Recovery
 from flux_ensemble.service.registry import Ensembles
 from flux_ensemble.service.status.cache import Cache
@@ -32,7 +32,7 @@ class Reports:
 
     Args:
         mode: of the service, "module", "process" (of a keeper) or "client".
-        ensembles, tracker, recovery, members, instance, perf: the subjects of the responses.
+        ensembles, tracker, recovery, own, instance, perf: the subjects of the responses.
         state: returns the state of the service.
     """
 
@@ -42,7 +42,7 @@ class Reports:
         ensembles: Ensembles,
         tracker: Tracker,
         recovery: Recovery,
-        members: Members,
+        own: OwnInstance,
         instance: Cache,
         perf: Perf,
         state: Callable[[], str],
@@ -51,7 +51,7 @@ class Reports:
         self._ensembles = ensembles
         self._tracker = tracker
         self._recovery = recovery
-        self._members = members
+        self._own = own
         self._instance = instance
         self._waits = Waits(tracker)
         self._perf = perf
@@ -141,9 +141,9 @@ class Reports:
             "nodes": nodes,
             "queue": queue,
             "service": self._service(),
-            "instance": self._members.instance(),
+            "instance": self._own.instance(),
             # The name before.
-            "members": self._members.report(nodes, queue),
+            "members": self._own.report(nodes, queue),
             "ensembles": listed,
         }
         return answer if owner else status_for_guests(answer)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from worker_bench import Make, benches
+from caller_bench import Make, benches
 
 from flux_ensemble.eventlog import CustomOutput
 from flux_ensemble.runtime.custom.output import MAX_ALL, MAX_CALL, PrintedOutput

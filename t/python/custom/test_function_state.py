@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from worker_bench import KWARGS, Make, benches
+from caller_bench import KWARGS, Make, benches
 
 from flux_ensemble.runtime.custom.state import MAX_STATE
 

@@ -1,9 +1,9 @@
-"""The members with the number of their nodes, which ensembles receive, and with their scalers.
+"""The Flux instance of the service: its nodes and its allocation, which ensembles are told of.
 
     [ensemble], or a load request ──► a scaler ────────────────┐
     queues.elastic.watcher, if the size is fixed, as needed ───┴──► MemberChanged ──► Ensemble
 
-So far there is one member, the Flux instance of the service.
+To engines it is the member MEMBER.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ from flux_ensemble.runtime.ports import Handle, Numbers, Scaler
 from flux_ensemble.service.allocation import Allocation
 
 
-class MemberInstance:
-    """A Flux instance as a member: its nodes, and its scaler if it has one.
+class InstanceNodes:
+    """The nodes of the Flux instance, and its scaler if it has one.
 
     Args:
-        name: of the member.
         broker: of the instance.
         changed: called with each report.
         log_error: writes a line to the service's log.
@@ -43,12 +42,10 @@ class MemberInstance:
 
     def __init__(
         self,
-        name: str,
         broker: Broker,
         changed: Callable[[MemberChanged], None],
         log_error: Callable[[str], None],
     ) -> None:
-        self.name = name
         self.latest: MemberChanged | None = None
         self.scaler: Scaler | None = None
         self._broker = broker
@@ -61,7 +58,7 @@ class MemberInstance:
 
     @property
     def elastic(self) -> bool:
-        """The size of the member can change."""
+        """The number of nodes can change."""
         return self.scaler is not None
 
     def configure(self, table: Mapping[str, Any]) -> None:
@@ -167,7 +164,7 @@ class MemberInstance:
             self.scaler.close()
 
     def report(self) -> dict[str, Any]:
-        """Return the member's part of `ensemble.status`, as JSON."""
+        """Return what `ensemble.status` has of the nodes, as JSON."""
         scaler = self.scaler
         return {
             "size": None if self.latest is None else self.latest.size,
@@ -180,12 +177,12 @@ class MemberInstance:
         self._says(size, len(ranks.up), len(ranks.free), size, size)
 
     def _says(self, size: int, up: int, free: int, low: int, high: int) -> None:
-        self.latest = MemberChanged(time.time(), self.name, size, up, free, low, high)
+        self.latest = MemberChanged(time.time(), MEMBER, size, up, free, low, high)
         self._changed(self.latest)
 
 
-class Members:
-    """All members, by name.
+class OwnInstance:
+    """The Flux instance of the service, as its ensembles see it.
 
     Args:
         broker: of the Flux instance.
@@ -207,20 +204,20 @@ class Members:
         self._ensembles = ensembles
         self._ready = ready
         self._waiting: dict[Ensemble, tuple[Callable[[], None], Handle]] = {}
-        self._table = {MEMBER: MemberInstance(MEMBER, broker, self._tell, log_error)}
+        self._nodes = InstanceNodes(broker, self._tell, log_error)
         self._allocation = Allocation(
             broker, guard, self._tell_expiration, self._tell_ending, log_error
         )
 
     @property
     def elastic(self) -> bool:
-        """The size of the member can change."""
-        return self._table[MEMBER].elastic
+        """The number of nodes can change."""
+        return self._nodes.elastic
 
     @property
     def scaler(self) -> Scaler | None:
-        """The scaler that changes the size of the member; None if the size is fixed."""
-        return self._table[MEMBER].scaler
+        """The scaler that changes the number of nodes; None if that is fixed."""
+        return self._nodes.scaler
 
     def configure(self, table: Mapping[str, Any]) -> None:
         """Apply the configuration of the site.
@@ -228,28 +225,28 @@ class Members:
         Raises:
             ValueError, OSError: the scaler cannot be made.
         """
-        self._table[MEMBER].configure(table)
+        self._nodes.configure(table)
 
     def adopt(self, table: Mapping[str, Any]) -> None:
         """Use the scaler that a load request brings.
 
         Raises:
-            RequestError: see `MemberInstance.adopt`.
+            RequestError: see `InstanceNodes.adopt`.
         """
-        self._table[MEMBER].adopt(table, used=any(ensemble.live for ensemble in self._ensembles))
+        self._nodes.adopt(table, used=any(ensemble.live for ensemble in self._ensembles))
 
     def scale(self, to: int) -> dict[str, int]:
-        """Begin to change the size of the member: see `MemberInstance.scale`."""
-        return self._table[MEMBER].scale(to)
+        """Begin to change the number of nodes: see `InstanceNodes.scale`."""
+        return self._nodes.scale(to)
 
     def begin(self, ensemble: Ensemble, then: Callable[[], None]) -> None:
-        """Report to an ensemble what its members have, and then call back.
+        """Tell an ensemble of the nodes and the allocation, and then call back.
 
-        After some seconds the ensemble starts without members that have not reported yet.
+        After some seconds the ensemble starts without what is not known yet.
 
         Args:
             ensemble: that is about to start.
-            then: called when all members have reported; not called if the service has stopped being
+            then: called when all is known; not called if the service has stopped being
                 ready, in which case the call has to be repeated.
         """
         if ensemble in self._waiting:
@@ -262,14 +259,12 @@ class Members:
 
     def changed(self, ensemble: Ensemble) -> None:
         """Adapt to changed needs of an ensemble."""
-        wanted = self._wanted(ensemble)
-        for instance in wanted:
-            instance.watch()
-            if instance.latest is not None and self._ready():
-                ensemble.member_changed(instance.latest)
-        if not wanted and not any(self._wanted(other) for other in self._ensembles):
-            for instance in self._table.values():
-                instance.rest()
+        if self._wants_nodes(ensemble):
+            self._nodes.watch()
+            if self._nodes.latest is not None and self._ready():
+                ensemble.member_changed(self._nodes.latest)
+        elif not any(map(self._wants_nodes, self._ensembles)):
+            self._nodes.rest()
         if any(ensemble.live for ensemble in self._ensembles):
             self._allocation.watch()
             if self._allocation.known and self._ready():
@@ -284,38 +279,38 @@ class Members:
 
     def instance(self) -> dict[str, Any]:
         """Return what `ensemble.status` has of the Flux instance, as JSON."""
-        instance = self._table[MEMBER].report()
+        nodes = self._nodes.report()
         return {
-            "nodes": instance["size"],
+            "nodes": nodes["size"],
             "t_expires": self._allocation.t_expires,
-            "scaler": instance["scaler"],
-            "failure": instance["failure"],
-            "requests": self._requests(MEMBER),
+            "scaler": nodes["scaler"],
+            "failure": nodes["failure"],
+            "requests": self._requests(),
         }
 
-    def _requests(self, name: str) -> list[dict[str, Any]]:
+    def _requests(self) -> list[dict[str, Any]]:
         """Return the outstanding requests of ensembles to change the nodes."""
         return [
             {"ensemble": ensemble.name, **request}
             for ensemble in self._ensembles
-            if (request := ensemble.engine.nodes.report().get(name, {}).get("request")) is not None
+            if (request := ensemble.engine.nodes.report().get(MEMBER, {}).get("request"))
+            is not None
         ]
 
     def report(self, nodes: Numbers, queue: Numbers) -> dict[str, dict[str, Any]]:
-        """Return the members by name, as `ensemble.status` had them before it had `instance`.
+        """Return the instance as a member, as `ensemble.status` had it before it had `instance`.
 
         Args:
             nodes, queue: numbers of the Flux instance.
         """
         return {
-            name: {
-                **instance.report(),
+            MEMBER: {
+                **self._nodes.report(),
                 "t_expires": self._allocation.t_expires,
                 "nodes": nodes,
                 "queue": queue,
-                "requests": self._requests(name),
+                "requests": self._requests(),
             }
-            for name, instance in self._table.items()
         }
 
     def close(self, *, start_queue: bool) -> None:
@@ -328,21 +323,17 @@ class Members:
             late.cancel()
         self._waiting.clear()
         self._allocation.rest(start_queue=start_queue)
-        for instance in self._table.values():
-            instance.close()
+        self._nodes.close()
 
-    def _wanted(self, ensemble: Ensemble) -> list[MemberInstance]:
-        """Return the members whose nodes matter to an ensemble."""
-        if not ensemble.live:
-            return []
-        wants = bool(ensemble.engine.wants_nodes)
-        return [instance for instance in self._table.values() if instance.elastic or wants]
+    def _wants_nodes(self, ensemble: Ensemble) -> bool:
+        """Return True if the nodes of the instance matter to an ensemble."""
+        return ensemble.live and (self.elastic or bool(ensemble.engine.wants_nodes))
 
     def _known(self, ensemble: Ensemble) -> bool:
-        """Return True if all members that matter to an ensemble have reported."""
+        """Return True if all that matters to an ensemble is known."""
         if _wants_expiration(ensemble) and not self._allocation.known:
             return False
-        return all(instance.latest is not None for instance in self._wanted(ensemble))
+        return self._nodes.latest is not None or not self._wants_nodes(ensemble)
 
     def _tell(self, event: MemberChanged) -> None:
         if not self._ready():

@@ -11,7 +11,7 @@ from typing import Any
 from loops import SelectorLoop
 from patience import PATIENCE
 
-from flux_ensemble.runtime.custom.worker import Worker, WorkerResult
+from flux_ensemble.runtime.custom.caller import FunctionCaller, FunctionResult
 
 #: What the engine gives each custom function.
 KWARGS: dict[str, Any] = {
@@ -36,22 +36,22 @@ class Bench:
             "info": {"name": "hello", "directory": str(directory)},
             "log": lambda level, line: self.logged.append((level, line)),
         }
-        self.worker = Worker(loop, **(settings | options))
+        self.caller = FunctionCaller(loop, **(settings | options))
 
-    def calls(self, *functions: str, timeout: float = PATIENCE) -> list[WorkerResult]:
+    def calls(self, *functions: str, timeout: float = PATIENCE) -> list[FunctionResult]:
         """Call functions, all at once, and wait for their results."""
-        results: list[WorkerResult] = []
+        results: list[FunctionResult] = []
         for function in functions:
-            self.worker.call(function, KWARGS, timeout, results.append)
+            self.caller.call(function, KWARGS, timeout, results.append)
         self.loop.run(until=lambda: len(results) == len(functions))
         return results
 
-    def call(self, function: str = "f", timeout: float = PATIENCE) -> WorkerResult:
+    def call(self, function: str = "f", timeout: float = PATIENCE) -> FunctionResult:
         return self.calls(function, timeout=timeout)[0]
 
-    def check(self, *functions: str) -> WorkerResult:
-        results: list[WorkerResult] = []
-        self.worker.check(functions, results.append)
+    def check(self, *functions: str) -> FunctionResult:
+        results: list[FunctionResult] = []
+        self.caller.check(functions, results.append)
         self.loop.run(until=lambda: bool(results))
         return results[0]
 
@@ -82,5 +82,5 @@ def benches(directory: Path) -> Iterator[Make]:
 
         yield make
         for each in made:
-            each.worker.close()
+            each.caller.close()
         loop.run(until=lambda: not loop.watching)

@@ -1,14 +1,15 @@
-"""Custom functions, called in one worker process for each ensemble.
+"""Custom functions, called in one process for each ensemble.
 
 A call goes into the queue; the first one starts the process. When the process is ready the calls
-are sent to it one at a time, and each ends in one `WorkerResult`: the result of the function, or a
-sentence and a traceback. A worker that hangs, ends or sends invalid messages is killed with its
+are sent to it one at a time, and each ends in one `FunctionResult`: the result of the function, or
+a sentence and a traceback. A process that hangs, ends or sends invalid messages is killed with its
 descendants, and the next call starts a new one. Callbacks come from the loop only, never from
 within `call`.
 
-    worker = Worker(loop, source=..., plugins=..., environment=..., cwd=..., info=..., log=...)
-    worker.call("f", kwargs, 60.0, done)
-    worker.close()
+    caller = FunctionCaller(loop, source=..., plugins=..., environment=..., cwd=..., info=...,
+                            log=...)
+    caller.call("f", kwargs, 60.0, done)
+    caller.close()
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import Problems, TooMany
 from flux_ensemble.runtime.custom.child import MAX_DETAIL
-from flux_ensemble.runtime.custom.process import WorkerProcess
+from flux_ensemble.runtime.custom.process import FunctionProcess
 from flux_ensemble.runtime.custom.state import MAX_STATE
 from flux_ensemble.texts import bounded, shown
 
@@ -40,7 +41,7 @@ MAX_LINES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerResult:
+class FunctionResult:
     """The result of a call.
 
     Args:
@@ -70,7 +71,7 @@ class FunctionCall:
     done: Callable[[Any], None]
 
 
-class Worker:
+class FunctionCaller:
     """The caller of an ensemble's custom functions.
 
     Args:
@@ -123,7 +124,7 @@ class Worker:
         self._queue: deque[FunctionCall] = deque()
         self._calls = 0
         self._current: FunctionCall | None = None
-        self._process: WorkerProcess | None = None
+        self._process: FunctionProcess | None = None
         self._ready = False
         self._deadline: Handle | None = None
         self._wakeup: Handle | None = None
@@ -134,7 +135,7 @@ class Worker:
         function: str,
         kwargs: Mapping[str, Any],
         timeout: float,
-        done: Callable[[WorkerResult], None],
+        done: Callable[[FunctionResult], None],
     ) -> None:
         """Call a function after the calls before it.
 
@@ -142,16 +143,16 @@ class Worker:
             kwargs: `metrics`, `event`, `rule` and `action` as JSON; `handle` and
                 `ensemble` are added.
             timeout: seconds from the time when the process receives the call; 0 is no limit.
-            done: receives the result, once, unless the worker is closed before.
+            done: receives the result, once, unless this is closed before.
         """
         request = {"function": function, "kwargs": dict(kwargs)}
         self._add(function, request, timeout, done)
 
-    def check(self, functions: Collection[str], done: Callable[[WorkerResult], None]) -> None:
+    def check(self, functions: Collection[str], done: Callable[[FunctionResult], None]) -> None:
         """Load the source and the plugins, and check that functions of these names exist.
 
         Args:
-            done: receives the result, once, unless the worker is closed before.
+            done: receives the result, once, unless this is closed before.
         """
         self._add(None, {"check": list(functions)}, START_SECONDS, done)
 
@@ -202,7 +203,7 @@ class Worker:
 
     def _start(self) -> None:
         try:
-            self._process = WorkerProcess(
+            self._process = FunctionProcess(
                 self._loop,
                 self._name,
                 self._environment,
@@ -258,11 +259,11 @@ class Worker:
         output = self._log_output((call and call.function) or self.TITLE)
         self._drop_process()
         if call is None:
-            self._log("warning", f"{self.TITLE}: the worker process {what} between two calls")
+            self._log("warning", f"{self.TITLE}: the process {what} between two calls")
         else:
             self._conclude(call, self._failure(call, what, output if detail is None else detail))
 
-    def _conclude(self, call: FunctionCall, result: WorkerResult) -> None:
+    def _conclude(self, call: FunctionCall, result: FunctionResult) -> None:
         self._current = None
         self._stop_waiting()
         self._wake()
@@ -308,7 +309,7 @@ class Worker:
         if problems:
             reason = f"returned what cannot be used: {problems.sentences()}"
             return self._failure(call, reason, "")
-        return WorkerResult(True, returned, state=state)  # type: ignore[arg-type]
+        return FunctionResult(True, returned, state=state)  # type: ignore[arg-type]
 
     def _refused(self, call: FunctionCall, message: Mapping[str, Any]) -> Any:
         """Return the result of a call that failed in the process."""
@@ -316,7 +317,7 @@ class Worker:
 
     def _failure(self, call: FunctionCall, what: str, detail: str) -> Any:
         """Return the result of a failed call, with a sentence about the reason."""
-        return WorkerResult(False, [], bounded(f"{self._subject(call)} {what}"), bounded(detail))
+        return FunctionResult(False, [], bounded(f"{self._subject(call)} {what}"), bounded(detail))
 
     def _subject(self, call: FunctionCall) -> str:
         # The user's code can write to the channel, so the name is quoted safely.

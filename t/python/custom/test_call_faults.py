@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from caller_bench import KWARGS, Bench, Make, benches
 from patience import PATIENCE
-from worker_bench import KWARGS, Bench, Make, benches
 
 from flux_ensemble.runtime.custom import child
+from flux_ensemble.runtime.custom.caller import MAX_LINES, FunctionResult
 from flux_ensemble.runtime.custom.process import MAX_OUTPUT
-from flux_ensemble.runtime.custom.worker import MAX_LINES, WorkerResult
 
 #: A function that tells the worker's process, in every source below.
 PID = "import os\ndef pid(**kwargs): return Action(pid=os.getpid())\n"
@@ -135,7 +135,7 @@ def test_a_worker_that_dies_between_calls_is_replaced(bench: Make) -> None:
     os.kill(first, 9)
     one.loop.run(until=lambda: bool(one.lines("warning")))
     assert one.lines("warning") == [
-        "custom: the worker process was killed by signal 9 (SIGKILL) between two calls"
+        "custom: the process was killed by signal 9 (SIGKILL) between two calls"
     ]
     assert pid_of(one) != first
 
@@ -369,7 +369,7 @@ def test_a_call_that_is_answered_twice_has_the_first_answer(bench: Make) -> None
     answer = b'{"call": 1, "ok": true, "returned": []}\n'
     one = bench(writes(repr(answer + answer.replace(b"true", b"false") * 3)))
     results = one.calls("f", "pid")
-    assert results[0] == WorkerResult(True)
+    assert results[0] == FunctionResult(True)
     # Whether the answers too many come between the calls or in the second one is chance.
     assert results[1].ok or "something that is no answer" in results[1].reason
     assert one.call("pid").ok
@@ -404,7 +404,7 @@ def test_a_background_process_that_keeps_the_output_open_is_not_waited_for(bench
     child = one.call("background").returned[0]["value"]["child"]
     assert runs(child)
     assert one.call("pid").ok
-    one.worker.close()
+    one.caller.close()
     one.loop.run(until=lambda: not runs(child))
 
 
@@ -416,12 +416,12 @@ def test_a_death_is_noticed_though_a_background_process_lives_on(bench: Make) ->
 def test_closing_kills_the_worker_at_once_and_forgets_its_calls(bench: Make) -> None:
     one = bench(PID + "import time\ndef f(**kwargs): time.sleep(1000)\n")
     pid = pid_of(one)
-    results: list[WorkerResult] = []
+    results: list[FunctionResult] = []
     for _ in range(3):
-        one.worker.call("f", KWARGS, 0.5, results.append)
+        one.caller.call("f", KWARGS, 0.5, results.append)
     one.loop.run(until=lambda: one.loop.watching > 2)
-    one.worker.close()
-    one.worker.close()
+    one.caller.close()
+    one.caller.close()
     one.loop.run(until=lambda: not one.loop.watching)
     assert not Path(f"/proc/{pid}").exists()
     assert results == []
@@ -429,16 +429,16 @@ def test_closing_kills_the_worker_at_once_and_forgets_its_calls(bench: Make) -> 
 
 def test_a_worker_can_be_closed_from_a_callback(bench: Make) -> None:
     one = bench("def f(**kwargs): pass")
-    closed: list[WorkerResult] = []
+    closed: list[FunctionResult] = []
 
-    def done(result: WorkerResult) -> None:
-        one.worker.close()
+    def done(result: FunctionResult) -> None:
+        one.caller.close()
         closed.append(result)
 
-    one.worker.call("f", KWARGS, 60.0, done)
-    one.worker.call("f", KWARGS, 60.0, done)
+    one.caller.call("f", KWARGS, 60.0, done)
+    one.caller.call("f", KWARGS, 60.0, done)
     one.loop.run(until=lambda: not one.loop.watching)
-    assert closed == [WorkerResult(True)]
+    assert closed == [FunctionResult(True)]
 
 
 def test_workers_leave_no_zombies(bench: Make) -> None:
@@ -447,7 +447,7 @@ def test_workers_leave_no_zombies(bench: Make) -> None:
     for _ in range(3):
         one.failure()
         pids.append(pid_of(one))
-    one.worker.close()
+    one.caller.close()
     one.loop.run(until=lambda: not one.loop.watching)
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
@@ -456,7 +456,7 @@ def test_workers_leave_no_zombies(bench: Make) -> None:
 SERVICE = f"""
 import os, sys
 from pathlib import Path
-from worker_bench import KWARGS, benches
+from caller_bench import KWARGS, benches
 with benches(Path(sys.argv[1])) as bench:
     one = bench({BACKGROUND!r} + "import re, time\\n"
         "def f(**kwargs): re.match('(a+)+$', 'a' * 64 + 'b')\\n"

@@ -1,4 +1,4 @@
-"""Custom functions in a real worker process: what they get, return and how they fail."""
+"""Custom functions in a real process of their own: what they get, return and how they fail."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from worker_bench import KWARGS, Make, benches
+from caller_bench import KWARGS, Make, benches
 
+from flux_ensemble.runtime.custom.caller import FunctionResult
 from flux_ensemble.runtime.custom.child import MAX_DETAIL
-from flux_ensemble.runtime.custom.worker import WorkerResult
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_no_process_is_started_before_the_first_call(bench: Make) -> None:
 
 
 def test_a_function_that_returns_nothing_does_nothing(bench: Make) -> None:
-    assert bench("def f(**kwargs): pass").call() == WorkerResult(True)
+    assert bench("def f(**kwargs): pass").call() == FunctionResult(True)
 
 
 def test_an_action_and_a_rule_come_back_as_they_were_returned(bench: Make) -> None:
@@ -87,9 +87,9 @@ def test_calls_are_made_one_at_a_time_and_in_order(bench: Make) -> None:
 
 def test_arguments_of_megabytes_arrive(bench: Make) -> None:
     one = bench("def f(metrics, **kwargs): return Action(size=len(metrics['text']))")
-    results: list[WorkerResult] = []
+    results: list[FunctionResult] = []
     kwargs = KWARGS | {"metrics": {"text": "x" * (4 << 20)}}
-    one.worker.call("f", kwargs, 60.0, results.append)
+    one.caller.call("f", kwargs, 60.0, results.append)
     one.loop.run(until=lambda: bool(results))
     assert results[0].returned[0]["value"] == {"size": 4 << 20}
 
@@ -339,8 +339,8 @@ def test_a_check_finds_the_functions_of_source_plugins_and_entry_points(
         plugins=("plug.actions",),
         environment={"PYTHONPATH": str(package)},
     )
-    assert one.check("mine", "f", "special") == WorkerResult(True)
-    assert one.check() == WorkerResult(True)
+    assert one.check("mine", "f", "special") == FunctionResult(True)
+    assert one.check() == FunctionResult(True)
 
 
 def test_a_check_names_what_is_missing_and_what_there_is(bench: Make, tmp_path: Path) -> None:
