@@ -9,7 +9,9 @@ from typing import Any
 
 from flux_ensemble.document.distributions import Drawable
 from flux_ensemble.document.keys.forms import ON_LOST
-from flux_ensemble.document.keys.members import BREAKER_JOBS, FLUX, PROVIDERS, RUNS, TASKS
+from flux_ensemble.document.keys.members import BREAKER_JOBS, RUNS, TASKS
+from flux_ensemble.document.keys.provider import PoolProvider, pool_providers
+from flux_ensemble.provider_list import PROVIDERS
 
 #: Key of a member's tag, in `attributes.user` of its job.
 MEMBER_KEY = "ensemble-member"
@@ -20,9 +22,6 @@ MANY_MEMBERS = 8
 #: Seconds before its allocation expires from which a member gets no more jobs, if nothing is said.
 DRAIN_SECONDS = 30.0
 
-#: Seconds after which a member that no job needs ends, if nothing is said and its site is not Flux.
-IDLE_SECONDS = 300.0
-
 #: Seconds until a simulated member is up, if nothing is said; as measured with Flux 0.88.
 STARTUP_SECONDS = 2.0
 
@@ -32,10 +31,14 @@ QUICK_SECONDS = 5.0
 #: A job is placed where this many times its time limit is left.
 TIME_MARGIN = 1.1
 
+_AWAY = " or ".join(
+    f"'from: {name}'" for name, one in pool_providers().items() if not one.enclosing
+)
+
 #: Why the local queue does not take a document.
 NOT_LOCAL = (
-    "members: the local queue has none but workers that call it ('runs: tasks' with 'from: slurm' "
-    "or 'from: jobset'): run the document in a Flux instance ('flux ensemble run') or simulate it "
+    "members: the local queue has none but workers that call it ('runs: tasks' with "
+    f"{_AWAY}): run the document in a Flux instance ('flux ensemble run') or simulate it "
     "('flux-ensemble simulate'), or leave out that key"
 )
 
@@ -119,13 +122,18 @@ class Pool:
     idle: float = 0.0
 
     @property
+    def started_by(self) -> PoolProvider:
+        """The provider that starts its members."""
+        return pool_providers()[self.provider]
+
+    @property
     def calls_home(self) -> bool:
         """True if its members are workers that call the service over a network of their own.
 
         >>> Pool("hpc", provider="slurm", runs="tasks").calls_home, Pool("hpc").calls_home
         (True, False)
         """
-        return self.runs == TASKS and self.provider != FLUX
+        return self.runs == TASKS and not self.started_by.enclosing
 
     def has(self, wanted: str) -> bool:
         """Return True if `member: WANTED` selects the pool, by its name or a label."""

@@ -6,12 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 from urllib.parse import urlsplit
 
+from flux_ensemble import provider_list
 from flux_ensemble.document.behaviour import read_seconds
 from flux_ensemble.document.distributions import Drawable
 from flux_ensemble.document.job_sets import Group
 from flux_ensemble.document.keys.members import (
-    FLUX,
-    JOBSET,
     MAX_MEMBERS,
     MEMBER_KEYS,
     SERVICES,
@@ -20,11 +19,10 @@ from flux_ensemble.document.keys.members import (
     TASKS,
 )
 from flux_ensemble.document.keys.overrides import OVERRIDES
+from flux_ensemble.document.keys.provider import PoolProvider, pool_providers
 from flux_ensemble.document.keys.reading import read_keys
-from flux_ensemble.document.member_template import TextOf, read_template
 from flux_ensemble.document.members import (
     DRAIN_SECONDS,
-    IDLE_SECONDS,
     MANY_MEMBERS,
     MEMBER_KEY,
     TIME_MARGIN,
@@ -33,16 +31,15 @@ from flux_ensemble.document.members import (
 )
 from flux_ensemble.document.problems import Path, Problems
 from flux_ensemble.metrics.names import MEMBER
+from flux_ensemble.provider_list import PROVIDERS
 from flux_ensemble.suggestions import hint
 from flux_ensemble.texts import listed, shown
 
 #: What URIs begin with that Flux resolves; sites can have plugins for others.
 SCHEMES = ("local", "ssh", "jobid", "pid", "slurm", "lsf")
 
-#: Keys whose matters are those of a JobSet, where there is one.
-_IN_TEMPLATE = (
-    "options", "exclusive", "cores", "gpus", "queue", "bank", "constraint", "attributes", "service"
-)  # fmt: skip
+#: Returns the text of a file that the document names at a path; None with a problem.
+TextOf = Callable[[str, Path], str | None]
 
 #: Returns the names of the queues of an instance by its URI; None if they are not known.
 QueuesOf = Callable[[str], Collection[str] | None]
@@ -202,7 +199,9 @@ def _pool(entry: Mapping[str, Any], at: Path, problems: Problems, text_of: TextO
             (*at, "drain"),
             f"expected less than 'duration', which is {duration:g} seconds, not {drain:g}",
         )
-    fields.setdefault("idle", 0.0 if fields.get("provider", FLUX) == FLUX else IDLE_SECONDS)
+    name = fields.setdefault("provider", PROVIDERS[0])
+    provider = pool_providers()[name]
+    fields.setdefault("idle", provider.idle)
     if fields.get("runs") == TASKS:
         if fields.get("nodes", 1) != 1:
             problems.add(
@@ -215,12 +214,17 @@ def _pool(entry: Mapping[str, Any], at: Path, problems: Problems, text_of: TextO
                 (*at, "service"),
                 f"a worker ('runs: {TASKS}') has a service of its own; leave out 'service'",
             )
-    _check_provider(entry, fields, at, problems)
-    template = None
-    if isinstance(name := entry.get("template"), str):
-        text = text_of(name, (*at, "template"))
+    _check_provider(provider, entry, fields, at, problems)
+    if provider.read_options is not None and "options" in entry:
+        try:
+            fields["options"] = provider.read_options(entry["options"])
+        except ValueError as error:
+            problems.add((*at, "options"), str(error))
+    if isinstance(file := entry.get("template"), str) and not problems.blames((*at, "template")):
+        text = text_of(file, (*at, "template"))
         if text is not None:
-            template = read_template(name, text, problems, (*at, "template"))
+            read = provider_list.part(name, "template").read_template
+            fields["template"] = read(file, text, problems, (*at, "template"))
     if fields.get("exclusive", True):
         for part in ("cores", "gpus"):
             if part in entry:
@@ -243,7 +247,6 @@ def _pool(entry: Mapping[str, Any], at: Path, problems: Problems, text_of: TextO
         startup=_drawable(simulate, "startup", at, problems),
         loss=_drawable(simulate, "loss", at, problems),
         broken=float(simulate.get("broken", 0.0)),
-        template=template,
         **fields,
     )
 
@@ -273,68 +276,22 @@ def _site_limits(
 
 
 def _check_provider(
-    entry: Mapping[str, Any], fields: Mapping[str, Any], at: Path, problems: Problems
+    provider: PoolProvider,
+    entry: Mapping[str, Any],
+    fields: Mapping[str, Any],
+    at: Path,
+    problems: Problems,
 ) -> None:
     """Check what depends on who starts the members."""
-    provider = fields.get("provider", FLUX)
-    if provider == JOBSET:
-        _check_jobset(entry, fields, at, problems)
-        return
-    if "template" in entry:
-        problems.add(
-            (*at, "template"),
-            "'template' is a JobSet, for members 'from: jobset'; leave out one, or give the other",
-        )
-    if provider == FLUX:
-        if "limits" in entry:
-            problems.add(
-                (*at, "limits"),
-                "'limits' are on what another system is asked for ('from'); for members that Flux "
-                "starts there is 'count'",
-            )
-        if "options" in entry:
-            problems.add(
-                (*at, "options"),
-                "'options' are those of sbatch, for members 'from: slurm'; for one of Flux there "
-                "are 'queue', 'bank', 'constraint' and 'attributes'",
-            )
-        return
-    for key in ("queue", "bank", "constraint", "attributes"):
-        if key in entry:
-            problems.add(
-                (*at, key),
-                f"{key!r} is of Flux, and the members are jobs of Slurm; write its options, such "
-                "as 'options: {partition: NAME, account: NAME}'",
-            )
-    if entry.get("service") in ("child", "auto"):
-        problems.add(
-            (*at, "service"),
-            f"'service: {entry['service']}' is of members that Flux starts; one in Slurm is a Flux "
-            "instance that the service of the ensemble connects to, or a worker ('runs: tasks'), "
-            "so leave out 'service'",
-        )
-
-
-def _check_jobset(
-    entry: Mapping[str, Any], fields: Mapping[str, Any], at: Path, problems: Problems
-) -> None:
-    """Check what only members have that Kubernetes starts."""
-    for key in _IN_TEMPLATE:
-        if key in entry:
-            problems.add(
-                (*at, key),
-                f"{key!r} is not of members in Kubernetes; write what their pods are to have into "
-                "the JobSet that 'template' names",
-            )
-    if fields.get("runs") != TASKS:
-        problems.add(
-            (*at, "runs"),
-            f"members in Kubernetes are workers, which need no Flux: write 'runs: {TASKS}'",
-        )
-    if "template" not in entry:
-        problems.add(
-            at, "the key 'template' is missing: it names a file with a JobSet (workers.yaml)"
-        )
+    for key, value in entry.items():
+        sentence = provider.refusal(key, value)
+        if sentence is not None:
+            problems.add((*at, key), sentence)
+    if provider.workers and fields.get("runs") != TASKS:
+        problems.add((*at, "runs"), provider.workers)
+    for key, sentence in provider.needs.items():
+        if key not in entry:
+            problems.add(at, sentence)
 
 
 def _calls(service: str, high: int) -> bool:

@@ -20,12 +20,13 @@ from typing import Any
 from lightkube import Client
 from lightkube.types import CascadeType
 
-from flux_ensemble.document.member_template import API_VERSION, KIND
-from flux_ensemble.k8s.api_server import connect
+from flux_ensemble.k8s.api_server import ClusterError, connect
 from flux_ensemble.k8s.operator import names, watches
 from flux_ensemble.k8s.operator.cluster import ClusterFailure, KubernetesCluster, Resource
 from flux_ensemble.k8s.operator.watches import ObjectWatch, WatchedKind
+from flux_ensemble.queues.nested.provider import UnavailableError
 from flux_ensemble.queues.providers.jobset.provider import Answer, Trouble
+from flux_ensemble.queues.providers.jobset.template import API_VERSION, KIND
 from flux_ensemble.runtime.ports import Loop
 
 #: Requests that are sent at once.
@@ -213,3 +214,15 @@ class KubernetesNamespace:
         self._reader.cancel()
         self._told.close()
         self._tell.close()
+
+
+def make_cluster(loop: Loop, log: Callable[[str], None]) -> KubernetesNamespace:
+    """Return the namespace of the user's configuration.
+
+    Raises:
+        UnavailableError: there is no configuration, or it cannot be used.
+    """
+    try:
+        return KubernetesNamespace(loop, log)
+    except ClusterError as error:
+        raise UnavailableError(str(error)) from None

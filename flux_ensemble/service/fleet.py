@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from flux_ensemble.document.keys.members import FLUX, TASKS
+from flux_ensemble.document.keys.members import TASKS
 from flux_ensemble.document.keys.rules import JOB_EVENTS
 from flux_ensemble.document.members import Pool
 from flux_ensemble.document.model import Spec
@@ -161,7 +161,7 @@ class MemberFleet:
         except ValueError as error:
             done(CommandFailed(time.time(), command.id, "EINVAL", str(error)))
         else:
-            if pool.provider == FLUX:
+            if pool.started_by.enclosing:
                 # The journal of the instance is the record.
                 done(CommandDone(time.time(), command.id))
 

@@ -11,18 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from flux_ensemble.document.keys.members import FLUX, SLURM
 from flux_ensemble.document.model import Spec
 from flux_ensemble.queues.flux.queue import FluxQueue
 from flux_ensemble.queues.nested.callbacks import Gone, MemberCallbacks
 from flux_ensemble.queues.nested.listener import Facts
-from flux_ensemble.queues.nested.provider import Provider
 from flux_ensemble.queues.nested.service_handle import Channel, Followed
 from flux_ensemble.queues.nested.shape import MemberTag
 from flux_ensemble.queues.nested.site import Site
-from flux_ensemble.queues.providers.bounds import BoundedProvider
-from flux_ensemble.queues.providers.flux import FluxProvider
-from flux_ensemble.queues.providers.slurm import SlurmProvider
+from flux_ensemble.queues.providers.flux.provider import FluxProvider
+from flux_ensemble.queues.providers.site_providers import SiteProviders
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.service.fleet import MemberFleet
 
@@ -59,12 +56,8 @@ class Fleets:
         self._log_error = log_error
         self._reconnect = reconnect
         self._site: Site | None = None
-        loop = queue.broker.loop
         self._flux = FluxProvider(queue, owner, log_error)
-        self._providers: dict[str, Provider] = {
-            FLUX: self._flux,
-            SLURM: BoundedProvider(SlurmProvider(loop, log_error), "Slurm", loop, log_error),
-        }
+        self._providers = SiteProviders(queue.broker.loop, log_error, {"flux": self._flux})
         self._settled = False
         self._fleets: dict[tuple[str, int], MemberFleet] = {}
 
@@ -171,8 +164,7 @@ class Fleets:
         """Release all members; they continue, and so do their jobs."""
         if self._site is not None:
             self._site.close()
-        for provider in self._providers.values():
-            provider.close()
+        self._providers.close()
 
     # -- events of members --------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """The home of an ensemble without Flux: its workers are jobs of a batch system, and call it.
 
-    LocalRun ──commands──► MemberFleet ──► Site ──► SlurmProvider ──► a worker in each job
+    LocalRun ──commands──► MemberFleet ──► Site ──► its provider ──► a worker in each job
              ◄──events─────┘  ▲ └◄── Attachments ◄── Wire ◄──TLS── calls ◄──┘
 
 What has to outlast the home is in the directory of the run: among the events which members there
@@ -24,7 +24,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from flux_ensemble.document.keys.members import JOBSET, SLURM
 from flux_ensemble.document.loading import load_text
 from flux_ensemble.document.model import Spec
 from flux_ensemble.engine.engine import Engine
@@ -36,13 +35,11 @@ from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.local.run import RunError
 from flux_ensemble.queues.local.state_dir import TAILS
 from flux_ensemble.queues.nested.callbacks import Gone, MemberCallbacks
-from flux_ensemble.queues.nested.provider import Provider
+from flux_ensemble.queues.nested.provider import Provider, UnavailableError
 from flux_ensemble.queues.nested.shape import MemberTag
 from flux_ensemble.queues.nested.site import RECONNECT_SECONDS, Site
 from flux_ensemble.queues.nested.tails import MOST_BYTES, tail_line
-from flux_ensemble.queues.providers.bounds import BoundedProvider
-from flux_ensemble.queues.providers.jobset import Cluster, JobSetProvider
-from flux_ensemble.queues.providers.slurm import SlurmProvider
+from flux_ensemble.queues.providers.site_providers import SiteProviders
 from flux_ensemble.runtime.durability.lines import write_all
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Handle, Loop
@@ -376,8 +373,7 @@ class Home:
         log: receives lines for people.
         reconnect: seconds after which a worker that does not call is lost.
         patience: seconds after which a worker without a home ends.
-        providers: of the members; those of this machine by default.
-        cluster: makes what the provider of JobSets asks; None if there are no such members.
+        providers: of the members, where they are not to be made.
 
     Attributes:
         member, fleet: of the ensemble.
@@ -403,7 +399,6 @@ class Home:
         reconnect: float = RECONNECT_SECONDS,
         patience: float = PATIENCE_SECONDS,
         providers: Mapping[str, Provider] | None = None,
-        cluster: Callable[[Loop, Callable[[str], None]], Cluster] | None = None,
     ) -> None:
         self._loop = loop
         self._directory = directory
@@ -418,12 +413,12 @@ class Home:
             self._kept, self._socket = new_kept(spec.name)
             self._kept.write(directory)
         self.run = self._kept.run
-        self._providers = dict(
-            providers or {SLURM: BoundedProvider(SlurmProvider(loop, log), "Slurm", loop, log)}
-        )
-        if cluster is not None:
-            jobsets = JobSetProvider(loop, log, cluster(loop, log))
-            self._providers[JOBSET] = BoundedProvider(jobsets, "Kubernetes", loop, log)
+        self._providers = SiteProviders(loop, log, dict(providers or {}))
+        try:
+            for pool in spec.members:
+                self._providers[pool.provider]
+        except UnavailableError as error:
+            raise HomeError(str(error)) from None
         self._site = Site(
             loop,
             None,
@@ -579,8 +574,7 @@ class Home:
         else:
             self._listener.close()
         self._site.close()
-        for provider in self._providers.values():
-            provider.close()
+        self._providers.close()
 
     def late(self, then: Callable[[], None]) -> Handle:
         """Call back when members have had enough time to end with their ensemble."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Self
 
-from flux_ensemble.document.keys.members import FLUX, TASKS
+from flux_ensemble.document.keys.members import TASKS
 from flux_ensemble.document.members import Pool
 from flux_ensemble.document.model import Spec
 from flux_ensemble.document.use import plain_form
@@ -85,7 +85,7 @@ def is_open(spec: Spec) -> bool:
 
 
 def _may_call(pool: Pool) -> bool:
-    started = pool.uri is None and pool.provider == FLUX
+    started = pool.uri is None and pool.started_by.enclosing
     return started and pool.runs != TASKS and not pool.calls
 
 

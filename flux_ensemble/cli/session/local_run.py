@@ -35,9 +35,7 @@ from flux_ensemble.cli.display.messages import not_over, time_is_up
 from flux_ensemble.cli.display.troubles import exit_code
 from flux_ensemble.cli.display.views import EnsembleView, summarize
 from flux_ensemble.client import user_context
-from flux_ensemble.document.keys.members import JOBSET
 from flux_ensemble.engine.errors import RequestError
-from flux_ensemble.extras import install_command
 from flux_ensemble.queues.local.continuation import Continuation
 from flux_ensemble.queues.local.kinds import QueueName
 from flux_ensemble.queues.local.loop import LocalLoop
@@ -46,7 +44,6 @@ from flux_ensemble.queues.local.run import FunctionsError, LocalRun, MakeHome, R
 from flux_ensemble.queues.local.state_dir import StateLog, made_of
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
 from flux_ensemble.run_names import named_otherwise, way_on
-from flux_ensemble.runtime.ports import Loop
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.runtime.signals import signal_pipe
 from flux_ensemble.service.requests.protocol import parse
@@ -55,7 +52,6 @@ from flux_ensemble.words import Line, Span
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
     from flux_ensemble.document.model import Spec
-    from flux_ensemble.queues.providers.jobset import Cluster
 
 #: Number of kept runs from which a hint is printed.
 MANY = 100
@@ -245,24 +241,7 @@ def _home(spec: Spec) -> MakeHome | None:
         return None
     from flux_ensemble.service.home import Home
 
-    if any(pool.provider == JOBSET for pool in spec.members):
-        return partial(Home, cluster=_cluster)
     return Home
-
-
-def _cluster(loop: Loop, log: Callable[[str], None]) -> Cluster:
-    """Return the cluster of members that are JobSets."""
-    try:
-        from flux_ensemble.k8s.api_server import ClusterError
-        from flux_ensemble.k8s.jobsets import KubernetesNamespace
-    except ImportError as error:
-        raise Failure(
-            f"members in Kubernetes need {error.name}: {install_command('k8s')}"
-        ) from None
-    try:
-        return KubernetesNamespace(loop, log)
-    except ClusterError as error:
-        raise Failure(str(error)) from None
 
 
 def _told(spec: Spec, log: StateLog, root: Path, advice: Callable[..., str]) -> Spec:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from flux_ensemble.document.duration import parse_duration
@@ -22,7 +23,9 @@ from flux_ensemble.document.keys.forms import (
     mapping,
     text,
 )
+from flux_ensemble.document.keys.provider import pool_providers
 from flux_ensemble.document.keys.simulation import distribution
+from flux_ensemble.provider_list import PROVIDERS
 from flux_ensemble.texts import shown
 
 #: Who follows the jobs of a member and submits them: the ensemble's own service, or one in the
@@ -32,10 +35,6 @@ SERVICES = ("parent", "child", "auto")
 #: What the jobs of a member are: jobs of Flux, or processes of a worker. The default is the first.
 TASKS = "tasks"
 RUNS = ("jobs", TASKS)
-
-#: Who starts members and ends them. The default is the first.
-FLUX, SLURM, JOBSET = "flux", "slurm", "jobset"
-PROVIDERS = (FLUX, SLURM, JOBSET)
 
 #: Most members of one pool, and of all pools together.
 MAX_MEMBERS = 100_000
@@ -82,44 +81,6 @@ def read_constraint(value: Any) -> dict[str, Any]:
         elif not isinstance(each, str):
             raise ValueError(f"{operator}: expected text, not {shown(each)}")
     return value
-
-
-#: Options of sbatch that members have already, with what gives them.
-_OURS = {
-    "nodes": "nodes", "time": "duration", "exclusive": "exclusive", "cpus-per-task": "cores",
-    "gpus-per-node": "gpus", "hold": None, "comment": None, "parsable": None, "requeue": None,
-    "no-requeue": None, "array": None, "wrap": None, "chdir": None, "job-name": None, "test-only":
-    None, "ntasks": None, "ntasks-per-node": None, "wait": None, "export": None, "dependency": None,
-}  # fmt: skip
-
-
-def read_options(value: Any) -> dict[str, str | bool]:
-    """Read options of sbatch.
-
-    Raises:
-        ValueError: one has another form, or is not theirs to give.
-
-    >>> read_options({"partition": "batch", "nice": 5, "overcommit": True})
-    {'partition': 'batch', 'nice': '5', 'overcommit': True}
-    >>> read_options({"time": "1h"})
-    Traceback (most recent call last):
-    ValueError: 'time' is what 'duration' of the member says; leave it out here
-    """
-    options: dict[str, str | bool] = {}
-    for name, given in value.items():
-        if not isinstance(given, (str, int, float)):
-            raise ValueError(f"{name}: expected text, a number, true or false, not {shown(given)}")
-        if not re.fullmatch(r"[a-z][a-z-]*[a-z]", name):
-            raise ValueError(
-                f"expected the long name of an option of sbatch without dashes before it, such as "
-                f"partition, not {shown(name)}"
-            )
-        if name in _OURS:
-            key = _OURS[name]
-            said = f"is what {key!r} of the member says" if key else "is given by flux-ensemble"
-            raise ValueError(f"{name!r} {said}; leave it out here")
-        options[name] = given if isinstance(given, bool) else str(given)
-    return options
 
 
 #: What alone has some of the keys: members that are started, not those that have a `uri`.
@@ -196,6 +157,21 @@ SITE_LIMIT_KEYS = (
     ),
 )
 
+
+def _joined(parts: Sequence[str], word: str) -> str:
+    return (
+        f" {word} ".join(parts)
+        if len(parts) < 3
+        else f"{', '.join(parts[:-1])}, {word} {parts[-1]}"
+    )
+
+
+_SITES = pool_providers()
+_FROM = _joined([f"{one.starts} ({name})" for name, one in _SITES.items()], "or")
+_PAGES = _joined([one.page for one in _SITES.values() if one.page], "and")
+_COMMANDS = _joined([one.command for one in _SITES.values() if one.command], "or")
+_WITH_OPTIONS = _joined([f"`from: {name}`" for name, one in _SITES.items() if one.command], "or")
+
 MEMBER_KEYS = (
     Key(
         "name",
@@ -224,32 +200,22 @@ MEMBER_KEYS = (
     Key(
         "from",
         choice("who starts the members", PROVIDERS),
-        "Who starts the members: the enclosing Flux instance (flux), Slurm, in a job of its own "
-        "for each (slurm), or Kubernetes, in a JobSet for each (jobset).",
+        f"Who starts the members: {_FROM}.",
         ("slurm",),
         PROVIDERS[0],
         only=(STARTED,),
         field="provider",
-        more="See [members in Slurm](slurm-members.md) and [workers in Kubernetes]"
-        "(jobset-members.md).",
+        more=f"See {_PAGES}.",
     ),
-    Key(
-        "template",
-        text("a file with a JobSet"),
-        "A file with the JobSet that each member is made of; only with `from: jobset`.",
-        ("workers.yaml",),
-        only=(STARTED,),
-        read=None,
-        more="See [the template](jobset-members.md#the-template).",
-    ),
+    *(replace(key, only=(STARTED,)) for one in pool_providers().values() for key in one.keys),
     Key(
         "options",
-        {**OBJECT, "description": "options of sbatch such as {partition: batch}"},
-        "Options of sbatch for the job of each member, by their long names; only with `from: "
-        "slurm`.",
+        {**OBJECT, "description": f"options of {_COMMANDS} such as {{partition: batch}}"},
+        f"Options of {_COMMANDS} for the job of each member, by their long names; only with "
+        f"{_WITH_OPTIONS}.",
         ({"partition": "batch", "account": "abc"},),
         only=(STARTED,),
-        read=read_options,
+        read=None,
     ),
     Key(
         "limits",

@@ -29,6 +29,10 @@ class SiteWaitError(Exception):
     """The job of a member is not asked for now, or not taken; the text says why."""
 
 
+class UnavailableError(Exception):
+    """A provider cannot be made here; the text is a sentence with the remedy."""
+
+
 class Started(Protocol):
     """A member that a provider starts: `member_job.MemberJob`.
 

@@ -94,7 +94,7 @@ class Shape:
         prefix: of the name of its job.
         attributes: of its job, if Flux starts it (RFC 14).
         options: of its job, if Slurm starts it, by name.
-        template: of its job, if Kubernetes starts it: a JobSet (`document.member_template`).
+        template: of its job, if Kubernetes starts it: a JobSet (`providers.jobset.template`).
         credentials: of its worker, if that calls its home over TLS.
         limits: of its pool.
     """

@@ -29,7 +29,7 @@ FLUX_ROOMS = (
     "flux_ensemble.queues.elastic",
     "flux_ensemble.queues.flux",
     "flux_ensemble.queues.nested",
-    "flux_ensemble.queues.providers.flux",
+    "flux_ensemble.queues.providers.flux.provider",
     "flux_ensemble.service",
 )
 

@@ -54,7 +54,7 @@ from flux_ensemble.queues.nested.shape import (  # noqa: E402
     Size,
 )
 from flux_ensemble.queues.nested.site import Site  # noqa: E402
-from flux_ensemble.queues.providers.flux import FluxProvider  # noqa: E402
+from flux_ensemble.queues.providers.flux.provider import FluxProvider  # noqa: E402
 from flux_ensemble.runtime.ports import FLEET_EVENTS  # noqa: E402
 
 #: A job that runs no process.

@@ -28,9 +28,9 @@ from ensembles import remove_pod, write_status
 from pages import ROOT
 from patience import PATIENCE
 
-from flux_ensemble.document.member_template import API_VERSION, KIND
 from flux_ensemble.k8s.operator.cluster import ClusterFailure, KubernetesCluster
 from flux_ensemble.queues.providers.jobset.job import WORKER_LABEL
+from flux_ensemble.queues.providers.jobset.template import API_VERSION, KIND
 
 Object = dict[str, Any]
 

@@ -14,10 +14,8 @@ import yaml
 from test_slurm_provider import Timers
 
 from flux_ensemble.document.loading import DocumentError, load_text
-from flux_ensemble.document.member_template import cores_of, gpus_of
 from flux_ensemble.queues.nested.provider import JobName
 from flux_ensemble.queues.nested.shape import CORES, SECONDS, MemberTag, Program, Shape, Size
-from flux_ensemble.queues.providers.jobset import JobSetProvider, Trouble
 from flux_ensemble.queues.providers.jobset.job import (
     TAG,
     WORKER_LABEL,
@@ -26,6 +24,8 @@ from flux_ensemble.queues.providers.jobset.job import (
     job_set_name,
     waits,
 )
+from flux_ensemble.queues.providers.jobset.provider import JobSetProvider, Trouble
+from flux_ensemble.queues.providers.jobset.template import cores_of, gpus_of
 from flux_ensemble.service.worker import resources
 
 HOME = "12.5"

@@ -2,7 +2,3 @@
 
 Nothing here speaks to an API server: what does is a `Cluster` (`flux_ensemble.k8s.jobsets`).
 """
-
-from flux_ensemble.queues.providers.jobset.provider import Cluster, JobSetProvider, Trouble
-
-__all__ = ["Cluster", "JobSetProvider", "Trouble"]

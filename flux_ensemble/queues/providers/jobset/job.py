@@ -18,7 +18,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from flux_ensemble.document.member_template import (
+from flux_ensemble.queues.local.binding import GPU_VARIABLES
+from flux_ensemble.queues.nested.shape import CORES, SECONDS, MemberTag, Program, Shape
+from flux_ensemble.queues.providers.jobset.template import (
     API_VERSION,
     KIND,
     VOLUME,
@@ -27,8 +29,6 @@ from flux_ensemble.document.member_template import (
     pod_of,
     worker_of,
 )
-from flux_ensemble.queues.local.binding import GPU_VARIABLES
-from flux_ensemble.queues.nested.shape import CORES, SECONDS, MemberTag, Program, Shape
 
 Object = Mapping[str, Any]
 

@@ -16,11 +16,19 @@ import errno
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from typing import Any, Protocol
 
+from flux_ensemble.extras import install_command
 from flux_ensemble.queues.flux.pipeline import Report
 from flux_ensemble.queues.nested.life import UNNEEDED
-from flux_ensemble.queues.nested.provider import JobName, SiteWaitError, Started, Written
+from flux_ensemble.queues.nested.provider import (
+    JobName,
+    SiteWaitError,
+    Started,
+    UnavailableError,
+    Written,
+)
 from flux_ensemble.queues.nested.shape import Shape
 from flux_ensemble.queues.providers.jobset import job as jobs
 from flux_ensemble.queues.providers.jobset.job import (
@@ -473,3 +481,18 @@ def _same(known: Object | None, one: Object) -> bool:
 def _tagged(one: Object, tag: str) -> bool:
     """Return True if an object is that of a member."""
     return bool((one["metadata"].get("annotations") or {}).get(TAG) == tag)
+
+
+def make(loop: Loop, log_error: Callable[[str], None]) -> JobSetProvider:
+    """Make the provider of a run, with the cluster of the user's configuration.
+
+    Raises:
+        UnavailableError: there is none, or a package is missing.
+    """
+    try:
+        jobsets = import_module("flux_ensemble.k8s.jobsets")
+    except ImportError as error:
+        raise UnavailableError(
+            f"members in Kubernetes need {error.name}: {install_command('k8s')}"
+        ) from None
+    return JobSetProvider(loop, log_error, jobsets.make_cluster(loop, log_error))

@@ -356,3 +356,8 @@ class SlurmProvider:
             f"{bounded(tag.member)}, which is job {following.id}"
         )
         self.end(copy.job, "a copy", lambda error: None)
+
+
+def make(loop: Loop, log_error: Callable[[str], None]) -> SlurmProvider:
+    """Make the provider of a service: see `SlurmProvider`."""
+    return SlurmProvider(loop, log_error)

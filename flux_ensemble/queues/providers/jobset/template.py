@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flux_ensemble.document.problems import DocumentError, Path, Problems
@@ -29,9 +29,6 @@ LONGEST_NAME = 16
 
 _GPU = re.compile(r"[a-z0-9.-]+/gpu")
 _CPU = re.compile(r"(\d+(?:\.\d+)?)(m?)")
-
-#: Returns the text of a file that the document names at a path; None with a problem.
-TextOf = Callable[[str, Path], str | None]
 
 _AGAIN = (
     "a worker that starts again has lost its tasks, so it is another member; leave it out, and let "
@@ -77,7 +74,7 @@ def checked(value: Any) -> dict[str, Any]:
 
     >>> checked({"kind": "Job"})
     Traceback (most recent call last):
-    flux_ensemble.document.member_template.TemplateError: expected a JobSet (apiVersion: ...
+    flux_ensemble.queues.providers.jobset.template.TemplateError: expected a JobSet (apiVersion: ...
     """
     if not isinstance(value, dict) or (value.get("apiVersion"), value.get("kind")) != (
         API_VERSION,

@@ -1,0 +1,1 @@
+"""Members that are jobs of the enclosing Flux instance."""
