@@ -13,6 +13,7 @@ pool, so rules may submit jobs after they have asked for members. Members for wh
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 from flux_ensemble.document.members import Pool
 from flux_ensemble.engine.commands import StartTimer
@@ -67,24 +68,16 @@ class Surplus:
         for member in starting[needed:]:
             if member.t_unneeded is None:
                 member.t_unneeded = t
+        bound = {firing.near for firing in self._core.workload.firings if firing.bound}
         unneeded = [
             member
             # The latest first: these are the last that their site would start.
             for member in reversed(members.live(pool.name))
-            if (since := self._since(member)) is not None and t - since >= pool.idle
+            if (since := _since(member, bound)) is not None and t - since >= pool.idle
         ]
         for member in unneeded[: max(0, len(members.live(pool.name)) - pool.low)]:
             what = "nothing has run on it" if member.state == "up" else "no job has needed it"
             members.spare(member, f"{what} for {in_words(pool.idle)}")
-
-    def _since(self, member: Member) -> float | None:
-        """Return since when no job needs a member; None if one does."""
-        if member.state == "starting":
-            return member.t_unneeded
-        if member.busy or member.place is None or member.up is None:
-            return None
-        bound = (one.bound and one.near == member.ordinal for one in self._core.workload.firings)
-        return None if any(bound) else max(member.up.t, member.place.t_ended)
 
     def _needed(self, pool: Pool, starting: int) -> int:
         """Return how many more members of a pool the jobs would fill that no member has room for.
@@ -112,3 +105,17 @@ class Surplus:
                 return min(1.0, place.weight(need) / place.cores)
         cores = 0 if pool.exclusive else pool.nodes * pool.cores
         return min(1.0, need.cores / cores) if cores else 1.0
+
+
+def _since(member: Member, bound: Collection[int]) -> float | None:
+    """Return since when no job needs a member; None if one does.
+
+    Args:
+        member: the member.
+        bound: the ordinals of members that waiting jobs are bound to.
+    """
+    if member.state == "starting":
+        return member.t_unneeded
+    if member.busy or member.place is None or member.up is None or member.ordinal in bound:
+        return None
+    return max(member.up.t, member.place.t_ended)
