@@ -78,6 +78,15 @@ start_slurm() {
 	wait_until all_idle
 }
 
+# Have the controller start anew, without jobs, and with further lines of configuration in place of
+# those of the last time: `slurm_with LINE...`.
+slurm_with() {
+	test -e "$slurm/base.conf" || cp "$slurm/slurm.conf" "$slurm/base.conf" &&
+	{ cat "$slurm/base.conf" && printf "%s\n" "$@"; } >"$slurm/slurm.conf" &&
+	kill "$(cat "$slurm/controller.pid")" && wait_until test ! -e "$slurm/controller.pid" &&
+	slurmctld -c && wait_until all_idle
+}
+
 all_idle() {
 	test "$(sinfo -h -t idle -o %D 2>/dev/null)" = $slurm_nodes
 }

@@ -34,6 +34,21 @@ _ALIVE = frozenset(
 #: Reasons of Slurm for a job that waits because its user holds it.
 _HELD = "JobHeldUser"
 
+#: What ends a wait that does not end by itself, by Slurm's reason for it.
+_REMEDIES = {
+    "PartitionTimeLimit": "its partition does not give so much time: give a shorter 'duration'",
+    "PartitionNodeLimit": "its partition does not give so many nodes: give fewer 'nodes'",
+    "PartitionConfig": "its partition has no nodes like that: see 'nodes', 'cores' and 'options'",
+    "PartitionDown": "its partition is down: wait, or give another one in 'options'",
+    "PartitionInactive": "its partition is inactive: wait, or give another one in 'options'",
+    "BadConstraints": "no node is like that: see 'cores', 'gpus' and 'options'",
+    "AccountNotAllowed": "give another 'account' or 'partition' in 'options'",
+    "InvalidAccount": "give another 'account' in 'options'",
+    "QOSNotAllowed": "give another 'qos' or 'partition' in 'options'",
+    "InvalidQOS": "give another 'qos' in 'options'",
+    "JobHeldAdmin": "an administrator holds it",
+}
+
 #: The batch script of a member. The broker takes what Slurm has set out of the environment, so the
 #: two values that are needed get other names.
 _SCRIPT = """#!/bin/sh
@@ -101,6 +116,18 @@ class SlurmJob:
     def waits(self) -> bool:
         """True if it waits for resources."""
         return self.state == "PENDING" and not self.held
+
+    @property
+    def why(self) -> str:
+        """Why it waits, and what ends that if Slurm alone does not.
+
+        >>> SlurmJob("7", "PENDING", "N/A", "JobHeldAdmin", None).why
+        'JobHeldAdmin (an administrator holds it)'
+        >>> SlurmJob("7", "PENDING", "N/A", "Priority", None).why
+        'Priority'
+        """
+        remedy = _REMEDIES.get(self.reason)
+        return f"{self.reason} ({remedy})" if remedy else self.reason
 
 
 def mark(tag: MemberTag, home: str) -> str:

@@ -36,6 +36,10 @@ LIST_SECONDS = 60.0
 #: Seconds that another command may take: a full queue blocks `sbatch` for 120 of them.
 COMMAND_SECONDS = 150.0
 
+#: Seconds after which it is said that sbatch has not answered, and why that may be.
+SLOW_SECONDS = 5.0
+SLOW = "sbatch has not answered yet, as where the queue of Slurm is full (MaxJobCount)"
+
 #: Most seconds until sbatch is called again after it could not submit a job.
 PAUSE_LIMIT = 60.0
 
@@ -69,6 +73,7 @@ class _Following:
         job: asked for, until it is submitted; None for one that an earlier service started.
         written: see `Provider.start`; None for such a one, and once the id is written down.
         submitting: sbatch runs.
+        t_asked: since when.
         id: of its job.
         released: it was, or is being released.
         seen: its job in the latest list.
@@ -83,6 +88,7 @@ class _Following:
     job: Mapping[str, Any] | None = None
     written: Written | None = None
     submitting: bool = False
+    t_asked: float = 0.0
     pause: float = 0.0
     t_next: float = float("-inf")
     id: str | None = None
@@ -160,7 +166,7 @@ class SlurmProvider:
         """Return Slurm's reason why a job waits, such as "waits in Slurm: Priority"."""
         following = self._jobs.get(job)
         seen = None if following is None else following.seen
-        return f"waits in Slurm: {seen.reason}" if seen is not None and seen.waits else None
+        return f"waits in Slurm: {seen.why}" if seen is not None and seen.waits else None
 
     def forget(self, job: JobName) -> None:
         """Follow a job no more."""
@@ -225,6 +231,8 @@ class SlurmProvider:
         member = following.member
         following.calm = False
         if following.submitting:
+            if self._loop.now() - following.t_asked >= SLOW_SECONDS:
+                member.waits(SiteWaitError(SLOW))
             return
         if following.id is None:
             found = next(iter(jobs.values()), None)
@@ -291,7 +299,7 @@ class SlurmProvider:
             # It was written down by nobody, so it was never released.
             self._over(following, "its job was never submitted")
             return
-        following.submitting = True
+        following.submitting, following.t_asked = True, self._loop.now()
         self._run(
             self._loop,
             ["sbatch", *following.job["arguments"]],

@@ -1,0 +1,109 @@
+#!/bin/sh
+test_description='mistakes with workers in Slurm, and limits that are met there'
+cold_commands=t
+. "$(dirname "$0")/lib/ensemble.sh"
+. "$SHARNESS_TEST_SRCDIR/lib/slurm.sh"
+. "$SHARNESS_TEST_SRCDIR/lib/members.sh"
+
+try_slurm
+unset FLUX_URI
+XDG_STATE_HOME=$PWD/state && export XDG_STATE_HOME
+
+# A document over workers in Slurm, which ends with its first member that is lost:
+# `on_workers NAME JOBS KEYS COMMAND`.
+on_workers() {
+	>$1.ran &&
+	cat >$1.yaml <<-EOD
+		name: $1
+		members:
+		  - {name: hpc, from: slurm, runs: tasks, exclusive: false, cores: 2, $3}
+		jobs:
+		  - name: sim
+		    command: sh -c '$4'
+		    params: {s: {range: [0, $2]}}
+		rules:
+		  - {trigger: start, action: {name: submit, label: sim}}
+		  - {trigger: member-lost, action: {name: terminate, cancel: true}}
+	EOD
+}
+
+# Start a home: `begin NAME`; its process is $home.
+begin() {
+	flux-ensemble run --resume $1.yaml >>$1.out 2>&1 & home=$!
+}
+
+# Succeed if `why` says something: `says NAME PATTERN`.
+says() {
+	flux-ensemble why $1 >$1.why 2>&1 && grep "$2" $1.why
+}
+
+# Have the ensemble of a home canceled, and wait for its end.
+interrupt() {
+	kill -INT $home && test_expect_code 130 wait $home && wait_until slurm_is_quiet
+}
+
+# Run the batch script of a worker with its program changed: `with_script SED-SCRIPT COMMAND...`.
+with_script() {
+	mkdir -p changed && cat >changed/sbatch <<-EOD && chmod +x changed/sbatch && shift &&
+		#!/bin/sh
+		sed "$1" | $(command -v sbatch) "\$@"
+	EOD
+	PATH="$PWD/changed:$PATH" "$@"
+}
+
+# A worker that does something first: `patched_worker FILE`, and that as standard input.
+patched_worker() {
+	{
+		cat &&
+		echo 'import runpy, sys' &&
+		echo 'runpy.run_module("flux_ensemble.service.worker", run_name="__main__")'
+	} >$1
+}
+
+test_expect_success SLURM 'an account that a partition does not take is told in the words of Slurm' '
+	slurm_with EnforcePartLimits=ALL "PartitionName=chem Nodes=ALL AllowAccounts=chem" &&
+	on_workers account 2 "options: {partition: chem, account: bio}" true &&
+	flux-ensemble run account.yaml >account.out 2>&1 &&
+	grep "hpc.0 is lost.*: Slurm refuses its job: .*Invalid account or account/partition combination" account.out
+'
+
+test_expect_success SLURM 'more time than a partition gives is refused, where Slurm checks that at once' '
+	slurm_with EnforcePartLimits=ALL "PartitionName=short Nodes=ALL MaxTime=1" &&
+	on_workers refused 2 "duration: 1h, options: {partition: short}" true &&
+	flux-ensemble run refused.yaml >refused.out 2>&1 &&
+	grep "hpc.0 is lost.*: Slurm refuses its job: .*Requested time limit is invalid" refused.out
+'
+
+test_expect_success SLURM 'a member that can never start says what it is to ask for' '
+	slurm_with "PartitionName=short Nodes=ALL MaxTime=1" &&
+	on_workers never 2 "duration: 1h, options: {partition: short}" true &&
+	begin never &&
+	wait_until says never "member hpc.0 waits in Slurm: PartitionTimeLimit (.*give a shorter .duration.)" &&
+	interrupt
+'
+
+test_expect_success SLURM 'a partition that is down is waited for' '
+	slurm_with "PartitionName=night Nodes=ALL State=DOWN" &&
+	on_workers down 4 "duration: 5m, options: {partition: night}" "echo {s} >>down.ran" &&
+	begin down &&
+	wait_until says down "waits in Slurm: PartitionDown (its partition is down" &&
+	scontrol update PartitionName=night State=UP &&
+	wait $home &&
+	is 4 "$(sort -u down.ran | wc -l)" && ! grep "is lost" down.out
+'
+
+test_expect_success SLURM 'a queue that is full is waited for, and that is no failure' '
+	slurm_with MaxJobCount=3 MinJobAge=2 &&
+	on_workers full 4 "duration: 5m" "echo {s} >>full.ran" &&
+	while timeout 3 sbatch -H -o none --job-name=other --wrap true; do :; done &&
+	test "$(squeue -h -o %i | wc -l)" -gt 0 &&
+	begin full &&
+	wait_until says full "member hpc.0 waits: sbatch has not answered yet, as where the queue of Slurm is full" &&
+	scancel --name other &&
+	wait $home &&
+	is 4 "$(sort -u full.ran | wc -l)" && ! grep "failure" full.out
+'
+
+stop_slurm
+
+test_done
