@@ -82,7 +82,8 @@ class Pool:
         idle: seconds after which a member beyond `low` that no job needs ends; 0 for never.
         template: the JobSet that each is made of; None if Kubernetes does not start them.
         silence: seconds that such an instance may be silent until it is lost; 0 for ever.
-        startup: how long a member takes to be up in a simulation; None where nothing is said.
+        wait: how long a member waits in the queue of its site in a simulation; None for not at all.
+        startup: how long it takes then to be up; None where nothing is said.
         loss: how long it is up there until it is lost; None for never.
         broken: the probability that a member fails each of its jobs there.
         breaker: after how many jobs that fail at once a member is in doubt; 0 for never.
@@ -103,6 +104,7 @@ class Pool:
     calls: bool = False
     runs: str = RUNS[0]
     uri: str | None = None
+    wait: Drawable | None = None
     startup: Drawable | None = None
     loss: Drawable | None = None
     broken: float = 0.0

@@ -244,6 +244,7 @@ def _pool(entry: Mapping[str, Any], at: Path, problems: Problems, text_of: TextO
         low=low,
         high=high,
         calls=fields.get("runs") == TASKS or _calls(entry.get("service", SERVICES[0]), high),
+        wait=_drawable(simulate, "wait", at, problems),
         startup=_drawable(simulate, "startup", at, problems),
         loss=_drawable(simulate, "loss", at, problems),
         broken=float(simulate.get("broken", 0.0)),

@@ -37,7 +37,7 @@ from flux_ensemble.cli.session.target import here, trials_of
 from flux_ensemble.document.keys.members import MAX_MEMBERS
 from flux_ensemble.eventlog import MemberUp
 from flux_ensemble.results.log_lines import explain
-from flux_ensemble.words import Line, Span
+from flux_ensemble.words import Line, Span, in_words
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import Entry
@@ -352,12 +352,17 @@ def _usage(prediction: Prediction) -> Iterator[Line]:
 
 
 def _members(prediction: Prediction) -> Iterator[str]:
-    """Yield a line for each pool: the ends of its members, and its node-hours."""
+    """Yield a line for each pool: the ends of its members, their waits, and its node-hours."""
     for name, pool in prediction.status.get("pools", {}).items():
         ended, lost, left = pool["ended"], pool["lost"], len(pool["members"])
         parts = [f"{left} at the end"]
         if ended or lost:
             parts.append(f"{ended} ended before, {lost} of the {ended + left} were lost")
+        waits = prediction.queue_seconds.get(name)
+        if waits is not None:
+            parts.append(
+                f"waited {in_words(waits['mean'])} on average, {in_words(waits['max'])} at most"
+            )
         hours = prediction.node_seconds[name] / 3600
         parts.append(f"{hours:.3g} node-hours" if hours < 100 else f"{hours:,.0f} node-hours")
         yield f"members   {name}: {'; '.join(parts)}"

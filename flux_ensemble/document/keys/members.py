@@ -108,9 +108,16 @@ _COUNT_KEYS = (
 
 _SIMULATE_KEYS = (
     Key(
+        "wait",
+        distribution("a duration", DURATION),
+        "How long a member waits in the queue of its site until it begins.",
+        ({"lognormal": {"median": "20m", "sigma": 0.8}},),
+        0,
+    ),
+    Key(
         "startup",
         distribution("a duration", DURATION),
-        "How long a member takes until it is up.",
+        "How long a member takes from its beginning until it is up.",
         ("30s",),
         "2s",
     ),
@@ -387,7 +394,8 @@ MEMBER_KEYS = (
         "How the members behave in a simulation.",
         ({"startup": "5s", "loss": {"exponential": {"mean": "20h"}}},),
         read=None,
-        more="`startup` (2 seconds) is how long one takes until it is up, and `loss` (never) how "
+        more="`wait` (0) is how long one waits in the queue of its site, `startup` (2 seconds) how "
+        "long it takes then until it is up, and `loss` (never) how "
         "long it is up until it is lost; durations or "
         "[distributions](simulate.md#what-the-jobs-do). `broken` (0) is "
         "the probability that a member fails each of its jobs.",

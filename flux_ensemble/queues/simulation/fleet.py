@@ -1,15 +1,18 @@
 """Simulated members: each is a virtual cluster of its own, which starts, ends and may be lost.
 
-    StartMember ──startup──► MemberUp ──duration──► its jobs time out ──► MemberEnded
-                                 └──loss──► MemberLost ──FENCE_SECONDS──► MemberEnded
+    StartMember ──line──► wait ──► startup ──► MemberUp ──duration──► MemberEnded
+                                                  └──loss──► MemberLost ──FENCE_SECONDS──►┘
 
+Members wait in line as long as the `limits` of their pool say, then in the queue of their site.
+Jobs that run on one whose time is up time out.
 All members number their jobs from 1, so an ensemble constantly has to cope with equal ids. The
-seconds until a member is up and until it is lost are drawn from a hash of the seed and its number,
+seconds until a member begins, is up and is lost are drawn from a hash of the seed and its number,
 and so is the choice whether it fails each of its jobs.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from functools import partial
 
@@ -48,15 +51,19 @@ BROKEN_SECONDS = 0.1
 class _Member:
     """A simulated member."""
 
-    def __init__(self, command: StartMember, pool: Pool) -> None:
+    def __init__(self, command: StartMember, pool: Pool, t_started: float) -> None:
         self.name = command.member
         self.ordinal = command.ordinal
         self.pool = pool
         #: None before it is up, and after it is lost.
         self.instance: Single | None = None
         self.nodes = 0
-        #: The time when it came up; None before.
+        #: The times when it was started, and when it came up; None before.
+        self.t_started = t_started
         self.t_up: float | None = None
+        #: Seconds that it waits in the queue of its site, takes to start, and is up.
+        self.wait = self.startup = 0.0
+        self.loss: float | None = None
         self.broken = False
         self.happenings: list[Happening] = []
 
@@ -65,6 +72,16 @@ class _Member:
         for happening in self.happenings:
             happening.cancel()
         self.happenings.clear()
+
+
+class _Line:
+    """The members of a pool that wait until the site may be asked for them, or in its queue."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[_Member] = deque()
+        self.asked: set[_Member] = set()
+        self.t_next = 0.0
+        self.look: Happening | None = None
 
 
 class SimulatedFleet:
@@ -78,6 +95,7 @@ class SimulatedFleet:
         capacity: the nodes of all members together, of which `nodes` is the most up at once.
         t_gone: the time when the latest job ended.
         node_seconds: the time that members had their nodes, by pool.
+        waits: the seconds that each member waited until it began, by pool.
         notes: the reason why jobs of a group cannot run, by group.
     """
 
@@ -98,6 +116,8 @@ class SimulatedFleet:
         self.known: dict[Tag, int] = {}
         self.t_gone = 0.0
         self.node_seconds = dict.fromkeys(self._pools, 0.0)
+        self.waits: dict[str, list[float]] = {name: [] for name in self._pools}
+        self._lines = {name: _Line() for name in self._pools}
         self.notes: dict[str, str] = {}
 
     # -- members --------------------------------------------------------------------
@@ -105,19 +125,58 @@ class SimulatedFleet:
     def start(self, command: StartMember, done: Done) -> None:
         """Start a member."""
         pool = self._pools[command.pool]
-        member = self._members[command.ordinal] = _Member(command, pool)
+        now = self._loop.now()
+        member = self._members[command.ordinal] = _Member(command, pool, now)
         draws = self._world.uniforms.of(Tag("", f"member:{pool.name}", command.ordinal, 0))
         startup = self._draw(pool.startup, draws)
-        loss = self._draw(pool.loss, draws)
+        member.startup = STARTUP_SECONDS if startup is None else startup
+        member.loss = self._draw(pool.loss, draws)
         member.broken = bool(pool.broken) and next(draws) < pool.broken
-        after = STARTUP_SECONDS if startup is None else startup
-        member.happenings.append(self._loop.timer(after, partial(self._up, member, loss)))
-        done(CommandDone(self._loop.now(), command.id))
+        member.wait = self._draw(pool.wait, draws) or 0.0
+        self._lines[pool.name].waiting.append(member)
+        self._admit(pool)
+        done(CommandDone(now, command.id))
+
+    def _admit(self, pool: Pool) -> None:
+        """Ask the site of a pool for as many members as its limits allow now."""
+        line, limits, now = self._lines[pool.name], pool.limits, self._loop.now()
+        while line.waiting and not (limits.queued and len(line.asked) >= limits.queued):
+            if now < line.t_next:
+                if line.look is None:
+                    line.look = self._loop.timer(line.t_next - now, partial(self._look, pool))
+                return
+            line.t_next = now + limits.spacing
+            member = line.waiting.popleft()
+            if member.wait:
+                line.asked.add(member)
+                begins = partial(self._begin, member)
+                member.happenings.append(self._loop.timer(member.wait, begins))
+            else:
+                self._begin(member)
+
+    def _look(self, pool: Pool) -> None:
+        self._lines[pool.name].look = None
+        self._admit(pool)
+
+    def _begin(self, member: _Member) -> None:
+        self.waits[member.pool.name].append(self._loop.now() - member.t_started)
+        member.happenings.clear()
+        member.happenings.append(self._loop.timer(member.startup, partial(self._up, member)))
+        self._leave(member)
+
+    def _leave(self, member: _Member) -> None:
+        """Take a member out of the queue of its site."""
+        line = self._lines[member.pool.name]
+        if member in line.asked:
+            line.asked.remove(member)
+            self._admit(member.pool)
+        elif member in line.waiting:
+            line.waiting.remove(member)
 
     def _draw(self, drawn: Drawable | None, draws: Iterator[float]) -> float | None:
         return None if drawn is None else max(0.0, float(drawn.draw(draws, {})))
 
-    def _up(self, member: _Member, loss: float | None) -> None:
+    def _up(self, member: _Member) -> None:
         now, pool, node = self._loop.now(), member.pool, self._node
         member.happenings.clear()
         # The document does not have the size of an existing instance.
@@ -143,8 +202,8 @@ class SimulatedFleet:
         timer = self._loop.timer
         if pool.duration:
             member.happenings.append(timer(pool.duration, partial(self._expire, member)))
-        if loss is not None:
-            member.happenings.append(timer(loss, partial(self._lose, member)))
+        if member.loss is not None:
+            member.happenings.append(timer(member.loss, partial(self._lose, member)))
 
     def _lose(self, member: _Member) -> None:
         self._abandon(member)
@@ -195,6 +254,7 @@ class SimulatedFleet:
         done(CommandDone(self._loop.now(), command.id))
         if member is not None:
             self._abandon(member)
+            self._leave(member)
             self._ended(member, "it was ended")
 
     def _instance(self, ordinal: int) -> Single | None:

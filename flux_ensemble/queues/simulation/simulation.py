@@ -148,6 +148,8 @@ class Prediction:
         warnings: sentences.
         timed_out: the time was up before the end.
         node_seconds: the time that the members of each pool had their nodes.
+        queue_seconds: of each pool whose members waited until they began: how many did begin, and
+            the mean and the longest wait.
     """
 
     status: dict[str, Any]
@@ -163,6 +165,7 @@ class Prediction:
     warnings: list[str]
     timed_out: bool
     node_seconds: dict[str, float]
+    queue_seconds: dict[str, dict[str, float]]
 
     def __repr__(self) -> str:
         status = self.status
@@ -344,9 +347,15 @@ class Simulation:
         engine = self._engine
         report = status(engine)
         node_seconds: dict[str, float] = {}
+        queue_seconds: dict[str, dict[str, float]] = {}
         if isinstance(self._queues, SimulatedFleet):
             self._queues.settle()
             node_seconds = self._queues.node_seconds
+            queue_seconds = {
+                pool: {"members": len(each), "mean": math.fsum(each) / len(each), "max": max(each)}
+                for pool, each in self._queues.waits.items()
+                if any(each)
+            }
         end = until if timed_out else max(self._queues.t_gone, engine.t_end or 0.0)
         nodes, cores = self._usage.averages(end)
         return Prediction(
@@ -363,6 +372,7 @@ class Simulation:
             warnings=list(self._warnings(report, timed_out)),
             timed_out=timed_out,
             node_seconds=node_seconds,
+            queue_seconds=queue_seconds,
         )
 
     def _warnings(self, status: Mapping[str, Any], timed_out: bool) -> Iterator[str]:

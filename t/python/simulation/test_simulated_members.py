@@ -249,3 +249,81 @@ def test_jobs_that_take_whole_nodes_are_shared_out_by_what_they_take() -> None:
     # Each gets one that it can run, and no other one before that has ended.
     assert [one.count for one in first] == [1] * 4
     assert sorted(one.ordinal for one in first) == [1, 2, 3, 4]
+
+
+def came_up(given: dict[str, Any]) -> tuple[Any, list[float]]:
+    """What a simulation predicts, and when its members came up."""
+    watcher = Watcher(given)
+    found = predict(given, nodes=1, tap=watcher)
+    return found, [event.t for event in watcher.events if isinstance(event, MemberUp)]
+
+
+def in_queue(count: int, limits: dict[str, Any], **simulate: Any) -> dict[str, Any]:
+    """Members in Slurm, for as long as all need to come up."""
+    more = {"from": "slurm", "limits": limits, "simulate": simulate, "duration": 0}
+    given = document(count=count, **more)
+    del given["members"][0]["drain"]
+    given["simulate"] = {"sim": {"duration": 600}}
+    return given
+
+
+@pytest.mark.parametrize(
+    ("limits", "times"),
+    [
+        ({}, [107, 107, 107]),
+        ({"queued": 1}, [107, 207, 307]),
+        ({"queued": 2}, [107, 107, 207]),
+        ({"spacing": 30}, [107, 137, 167]),
+        ({"spacing": 30, "queued": 1}, [107, 207, 307]),
+    ],
+)
+def test_members_wait_in_line_for_the_limits_and_then_in_the_queue(
+    limits: dict[str, Any], times: list[float]
+) -> None:
+    found, up = came_up(in_queue(3, limits, wait=100, startup=7))
+    assert up == times
+    waited = [t - 7 for t in times]
+    assert found.queue_seconds == {
+        "pool": {"members": 3, "mean": pytest.approx(sum(waited) / 3), "max": max(waited)}
+    }
+    # They have their nodes from when they are up.
+    assert found.node_seconds["pool"] == 2 * sum(found.makespan - t for t in times)
+
+
+def test_without_a_wait_the_spacing_holds_too_and_without_both_nobody_has_waited() -> None:
+    assert came_up(in_queue(3, {"spacing": 30}))[1] == [2, 32, 62]
+    found, up = came_up(in_queue(3, {}))
+    assert (up, found.queue_seconds) == ([2, 2, 2], {})
+
+
+def test_waits_are_drawn_and_change_nothing_else_that_is() -> None:
+    wait = {"lognormal": {"median": "20m", "sigma": 0.8}}
+    with_wait = came_up(in_queue(5, {}, wait=wait, startup={"uniform": {"min": 0, "max": 9}}))
+    without = came_up(in_queue(5, {}, startup={"uniform": {"min": 0, "max": 9}}))
+    waits = with_wait[0].queue_seconds["pool"]
+    assert 0 < waits["mean"] < waits["max"]
+    assert len(set(with_wait[1])) == 5
+    assert max(with_wait[1]) >= waits["max"] > max(without[1])
+
+
+def test_a_member_that_ends_while_it_waits_leaves_its_place_to_the_next() -> None:
+    given = in_queue(1, {"queued": 1}, wait=100, startup=0)
+    given["members"][0]["count"] = {"min": 0, "max": 4}
+    given["rules"] = [
+        {"trigger": "start", "action": {"name": "submit", "label": "sim"}},
+        {"trigger": "start", "action": {"name": "grow", "label": "pool", "value": 2}},
+        {"trigger": "timer", "after": "30s", "action": {"name": "shrink", "label": "pool"}},
+        {"trigger": "timer", "after": "40s", "action": {"name": "grow", "label": "pool"}},
+    ]
+    found, up = came_up(given)
+    # The latest one is ended: it waits in line, and the one that follows takes its turn.
+    assert up == [100, 200]
+    assert found.queue_seconds["pool"] == {"members": 2, "mean": 130.0, "max": 160.0}
+
+
+def test_the_limits_and_waits_of_one_pool_are_not_those_of_another() -> None:
+    given = in_queue(2, {"queued": 1}, wait=100, startup=0)
+    given["members"].append({"name": "here", "count": 2})
+    found, up = came_up(given)
+    assert up == [2, 2, 100, 200]
+    assert set(found.queue_seconds) == {"pool"}
