@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from flux_ensemble.api.local_session import LocalSession, Rerun, checked, in_python
+from flux_ensemble.api.local_session import LocalSession, Rerun, in_python
 from flux_ensemble.api.threads import Stopped
 from flux_ensemble.bindings import BindingsError
 from flux_ensemble.client import Client, EnsembleError, is_named
@@ -309,7 +309,7 @@ class LocalHost(Host):
         # It is typed in the directory of the run.
         root = self._root if Path(where) == Path.cwd() else self._root.absolute()
         command = advised(root, "rerun", *sizes, "--resume", self.name)
-        rerun = Rerun(op, checked(op, self.name, asked), where, Continuation(command))
+        rerun = Rerun(op, asked, where, Continuation(command))
         return LocalSession(spec, text, made, self._root, None, rerun)
 
 

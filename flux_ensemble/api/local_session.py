@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from flux_ensemble.api.threads import Stopped
-from flux_ensemble.client import EnsembleError, user_context
-from flux_ensemble.client.payloads import sendable
+from flux_ensemble.client import EnsembleError
+from flux_ensemble.deploy.run_host import RunHost, checked
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.queues.local import state_dir
 from flux_ensemble.queues.local.continuation import Continuation, of_program
@@ -27,9 +25,7 @@ from flux_ensemble.queues.local.kinds import QueueName
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.local.run import LocalRun, RunError
-from flux_ensemble.queues.local.state_dir import StateLog
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
-from flux_ensemble.service.requests.protocol import parse
 
 if TYPE_CHECKING:
     from flux_ensemble.document.model import Spec
@@ -63,41 +59,15 @@ class Rerun:
 
     Attributes:
         op: "rerun", or a request of a feature.
-        payload: that of the request, without the name.
+        asked: its payload, without the name.
         cwd: the directory of the run.
         again: goes on if it is interrupted.
     """
 
     op: str
-    payload: Mapping[str, Any]
+    asked: Mapping[str, Any]
     cwd: str
     again: Continuation
-
-
-def checked(op: str, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the payload of a request as a run receives it from another process: as JSON.
-
-    What is no JSON could not be kept, and the run would end.
-
-    Args:
-        op: the request.
-        name: the ensemble.
-        args: the payload, without the name.
-
-    Raises:
-        EnsembleError: the payload is none of such a request.
-
-    >>> checked("submit", "demo", {"group": "md", "params": {"t": (280, 300)}})
-    {'group': 'md', 'params': {'t': [280, 300]}}
-    """
-    try:
-        payload = parse(op, json.dumps({"name": name, **sendable(op, args)}))
-    except ValueError as error:
-        raise EnsembleError(errno.EINVAL, str(error)) from None
-    except RequestError as error:
-        raise EnsembleError(error.errno, str(error)) from None
-    del payload["name"]
-    return payload
 
 
 class LocalSession:
@@ -190,7 +160,10 @@ class LocalSession:
         Raises:
             EnsembleError: the request was refused, or the run is over.
         """
-        payload = checked(op, self.name, args)
+        try:
+            payload = checked(op, self.name, args)
+        except RequestError as error:
+            raise EnsembleError(error.errno, str(error)) from None
         answered: Future[Mapping[str, Any]] = Future()
 
         def answer(result: Mapping[str, Any] | RequestError) -> None:
@@ -268,29 +241,20 @@ class LocalSession:
         queue: QueueName | None,
     ) -> None:
         try:
-            with ExitStack() as stack:
-                log = StateLog(root, spec.name, text, resume, kept=rerun is not None, queue=queue)
-                stack.callback(log.close)
+            kept = None if rerun is None else rerun.cwd
+            with RunHost(root, spec, text, resume=resume, queue=queue, kept=kept) as host:
+                self.name = host.spec.name
+                self.resumed, self.of_asked = host.log.resumed, host.log.of_asked
+                host.stack.callback(_reap, host.loop)
+                host.stack.callback(host.loop.reader(self._read, self._drain).cancel)
+                self._run = run = host.make(cluster, self)
                 if rerun is None:
-                    log.note_again(of_program(resume))
-                self.resumed, self.of_asked = log.resumed, log.of_asked
-                if log.name != spec.name:
-                    self.name, spec = log.name, spec.renamed(log.name)
-                loop = LocalLoop()
-                stack.callback(loop.close)
-                stack.callback(_reap, loop)
-                stack.callback(loop.reader(self._read, self._drain).cancel)
-                context = user_context(None if rerun is None else rerun.cwd)
-                self._run = run = LocalRun(stack, spec, cluster, loop, log, self, **context)
-                if rerun is not None:
-                    if not self._reran(run, log, text, rerun):
+                    host.begin(of_program(resume))
+                else:
+                    self.answer = host.reopen(rerun.op, rerun.asked, rerun.again)
+                    if "reopened" not in self.answer:
                         self._begun.set_result(None)
                         return
-                elif log.resumed:
-                    run.recover(text)
-                else:
-                    run.begin(text)
-                run.listen(parse)
                 self._begun.set_result(None)
                 run.drive(_PROGRESS_SECONDS)
                 run.finish()
@@ -313,32 +277,6 @@ class LocalSession:
                 self._over = True
                 os.close(self._read)
                 os.close(self._write)
-
-    def _reran(self, run: LocalRun, log: StateLog, text: str, rerun: Rerun) -> bool:
-        """Perform a request on the earlier run, which has ended; return whether it goes on."""
-        if rerun.op == "rerun":
-            choice = run.choose(text, rerun.payload)
-            self.answer = {**choice.report(), "state": run.state}
-            if rerun.payload.get("dry_run", False) or not self.answer["jobs"]:
-                log.drop()
-                return False
-            go_on = partial(run.rerun, choice)
-        else:
-            run.revive(text)
-            try:
-                run.check(rerun.op, rerun.payload)
-            except RequestError:
-                log.drop()
-                raise
-            go_on = partial(run.extend, rerun.op, rerun.payload, self._answered)
-        log.begin_again(rerun.again)
-        go_on()
-        self.answer |= {"reopened": True, "state": run.state}
-        return True
-
-    def _answered(self, result: Any) -> None:
-        if not isinstance(result, RequestError):
-            self.answer = result
 
     def _failed(self, error: EnsembleError) -> None:
         self._failure = error

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -41,7 +40,6 @@ from flux_ensemble.words import counted, running_again
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus
     from flux_ensemble.document.model import Spec
-    from flux_ensemble.queues.local.run import LocalRun
     from flux_ensemble.queues.virtual.cluster import VirtualCluster
 
 
@@ -295,12 +293,9 @@ class RerunCommand:
         )
         view = make_view(quiet=self.quiet)
         cluster = self._cluster()
-        return reopen_locally(spec, text, where, cluster, view, options, self._begin, self._take)
-
-    def _begin(self, run: LocalRun, text: str) -> Callable[[], None] | None:
-        """Choose the jobs of a run that has ended; return what runs them again."""
-        choice = run.choose(text, self.asked)
-        return partial(run.rerun, choice) if self._say(choice.report()) else None
+        return reopen_locally(
+            spec, text, where, cluster, view, options, self.OP, self.asked, self._say, self._take
+        )
 
     def _again(self, client: LocalClient, results: Results, where: str) -> str:
         """Return the command that continues it, in the directory in which the run was begun."""

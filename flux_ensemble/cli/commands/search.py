@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
@@ -27,7 +26,6 @@ from flux_ensemble.words import ended_trials, more_trials, shown_search, unfeasi
 
 if TYPE_CHECKING:
     from flux_ensemble.client.responses import EnsembleStatus, SearchStatus
-    from flux_ensemble.queues.local.run import LocalRun
 
 _SEARCHES = Table(
     "search",
@@ -213,11 +211,6 @@ class _More(RerunCommand):
             more = more_trials(answer["added"], answer.get("left", 0), answer["trials"], of)
             click.echo(f"{self.name}: {more}")
         return True
-
-    def _begin(self, run: LocalRun, text: str) -> Callable[[], None]:
-        run.revive(text)
-        run.check(self.OP, self.asked)
-        return partial(run.extend, self.OP, self.asked, lambda _: None)
 
 
 @click.command

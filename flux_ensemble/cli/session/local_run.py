@@ -12,7 +12,7 @@ import os
 import shlex
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -34,19 +34,18 @@ from flux_ensemble.cli.common import (
 from flux_ensemble.cli.display.messages import not_over, time_is_up
 from flux_ensemble.cli.display.troubles import exit_code
 from flux_ensemble.cli.display.views import EnsembleView, summarize
-from flux_ensemble.client import user_context
+from flux_ensemble.deploy.run_host import RunHost
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.queues.local.continuation import Continuation
 from flux_ensemble.queues.local.kinds import QueueName
 from flux_ensemble.queues.local.loop import LocalLoop
 from flux_ensemble.queues.local.root import StateError, advised, default_root
-from flux_ensemble.queues.local.run import FunctionsError, LocalRun, MakeHome, RunError
+from flux_ensemble.queues.local.run import FunctionsError, LocalRun, RunError
 from flux_ensemble.queues.local.state_dir import StateLog, made_of
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
 from flux_ensemble.run_names import named_otherwise, way_on
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.runtime.signals import signal_pipe
-from flux_ensemble.service.requests.protocol import parse
 from flux_ensemble.words import Line, Span
 
 if TYPE_CHECKING:
@@ -120,32 +119,29 @@ def run_locally(
         Failure: it cannot run here.
     """
     text = understood(spec, written)
-    source = None if text is written else written
-    with _failures(), ExitStack() as stack:
-        stack.callback(view.close)
+    with _failures(), closing(view):
         root = options.state_dir or default_root()
-        log = StateLog(root, spec.name, text, options.resume, source, queue=options.queue)
-        stack.callback(log.close)
-        if options.again.endswith(" -"):
-            # Standard input cannot be read again, but its document is kept.
-            kept = shlex.quote(str(log.directory.path / "document"))
-            options = replace(options, again=f"{options.again} < {kept}")
-        log.note_again(Continuation(options.again))
-        advice = partial(advised, root, queue=options.queue)
-        spec = _told(spec, log, root, advice)
-        recorder = _recorder(options.record, spec, text)
-        loop = LocalLoop()
-        stack.callback(loop.close)
-        printer = Printer(view, loop, spec, advice, events=options.events)
-        run = _made(stack, spec, cluster, loop, log, printer, user_context(), recorder, text)
-        if log.resumed:
-            run.recover(text)
-        else:
-            if options.resume:
-                say(f"there is no run of {spec.name!r} to go on with: it begins")
-            run.begin(text)
-        run.listen(parse)
-        return recorded(printer.follow(options, ended), recorder)
+        with RunHost(
+            root,
+            spec,
+            text,
+            source=None if text is written else written,
+            resume=options.resume,
+            queue=options.queue,
+        ) as host:
+            if options.again.endswith(" -"):
+                # Standard input cannot be read again, but its document is kept.
+                kept = shlex.quote(str(host.log.directory.path / "document"))
+                options = replace(options, again=f"{options.again} < {kept}")
+            advice = partial(advised, root, queue=options.queue)
+            _tell(spec.name, host.log, root, advice)
+            recorder = _recorder(options.record, host.spec, text)
+            printer = Printer(view, host, advice, events=options.events)
+            with printer.printing(cluster, recorder):
+                if options.resume and not host.log.resumed:
+                    say(f"there is no run of {host.spec.name!r} to go on with: it begins")
+                host.begin(Continuation(options.again))
+                return recorded(printer.follow(options, ended), recorder)
 
 
 def reopen_locally(
@@ -155,7 +151,9 @@ def reopen_locally(
     cluster: VirtualCluster,
     view: EnsembleView,
     options: Options,
-    begin: Callable[[LocalRun, str], Callable[[], None] | None],
+    op: str,
+    asked: Mapping[str, Any],
+    told: Callable[[Mapping[str, Any]], object],
     ended: Callable[[EnsembleStatus], None] = lambda status: None,
 ) -> int:
     """Go on with a run that has ended, by a request, or with one that was interrupted meanwhile.
@@ -166,8 +164,7 @@ def reopen_locally(
         cwd: the directory of the run.
         cluster, view, ended: as for `run_locally`.
         options: of the run; with `resume` it was interrupted.
-        begin: reads the run, which has this document, and checks the request. Returns what
-            performs it; None if there is nothing to do.
+        op, asked, told: as for `RunHost.reopen`.
 
     Returns:
         The exit code.
@@ -175,85 +172,28 @@ def reopen_locally(
     Raises:
         Failure: it cannot go on here.
     """
-    with _failures(), ExitStack() as stack:
-        stack.callback(view.close)
+    with _failures(), closing(view):
         root = options.state_dir or default_root()
-        log = StateLog(root, spec.name, text, options.resume, kept=True)
-        stack.callback(log.close)
-        loop = LocalLoop()
-        stack.callback(loop.close)
-        advice = partial(advised, root, queue=options.queue)
-        printer = Printer(view, loop, spec, advice, events=options.events)
-        run = _made(stack, spec, cluster, loop, log, printer, user_context(cwd), None, text)
-        if options.resume:
-            log.begin_again(Continuation(options.again))
-            run.recover(text)
-        else:
-            try:
-                go_on = begin(run, text)
-            except RequestError:
-                log.drop()
-                raise
-            if go_on is None:
-                log.drop()
-                return OK
-            log.begin_again(Continuation(options.again))
-            go_on()
-        run.listen(parse)
-        return printer.follow(options, ended)
+        with RunHost(root, spec, text, resume=options.resume, kept=cwd) as host:
+            advice = partial(advised, root, queue=options.queue)
+            printer = Printer(view, host, advice, events=options.events)
+            again = Continuation(options.again)
+            with printer.printing(cluster, None):
+                if options.resume:
+                    host.begin(again)
+                elif "reopened" not in host.reopen(op, asked, again, told):
+                    return OK
+                return printer.follow(options, ended)
 
 
-def _made(
-    stack: ExitStack,
-    spec: Spec,
-    cluster: VirtualCluster,
-    loop: LocalLoop,
-    log: StateLog,
-    printer: Printer,
-    where: Mapping[str, Any],
-    recorder: Recorder | None,
-    text: str,
-) -> LocalRun:
-    """Make a run that is printed, and that signals end."""
-    try:
-        run = LocalRun(
-            stack,
-            spec,
-            cluster,
-            loop,
-            log,
-            printer,
-            **where,
-            recorder=recorder,
-            home=_home(spec),
-            text=text,
-        )
-        printer.watch(run)
-        stack.enter_context(_signals(loop, printer.on_signal))
-    except OSError as error:
-        raise Failure(f"cannot start the local queue: {error}") from None
-    return run
-
-
-def _home(spec: Spec) -> MakeHome | None:
-    """Return what makes the home of members, if the document has some that can have one."""
-    if not spec.members or not all(pool.calls_home for pool in spec.members):
-        return None
-    from flux_ensemble.service.home import Home
-
-    return Home
-
-
-def _told(spec: Spec, log: StateLog, root: Path, advice: Callable[..., str]) -> Spec:
-    """Print the name of the run, and a hint about many runs; return the renamed document."""
-    if log.name != spec.name:
+def _tell(asked: str, log: StateLog, root: Path, advice: Callable[..., str]) -> None:
+    """Print the name of the run, if it is not the requested one, and a hint about many runs."""
+    if log.name != asked:
         told = f"going on with {log.name!r}"
-        remove = advice("rm", spec.name)
-        say(told if log.resumed else named_otherwise(spec.name, log.name, remove, log.of_asked))
-        spec = spec.renamed(log.name)
+        remove = advice("rm", asked)
+        say(told if log.resumed else named_otherwise(asked, log.name, remove, log.of_asked))
     if log.kept >= MANY:
         say(f"{log.kept} runs are kept in {root}: '{advice('rm', 'NAME')}' removes one")
-    return spec
 
 
 def _recorder(file: str | None, spec: Spec, text: str) -> Recorder | None:
@@ -300,35 +240,43 @@ class Printer:
 
     Args:
         view: to print to.
-        loop: of the run.
-        spec: the ensemble.
+        host: of the run.
         advice: returns a command about the run, from its words.
         events: print every job event, too.
     """
 
     def __init__(
-        self,
-        view: EnsembleView,
-        loop: LocalLoop,
-        spec: Spec,
-        advice: Callable[..., str],
-        *,
-        events: bool,
+        self, view: EnsembleView, host: RunHost, advice: Callable[..., str], *, events: bool
     ) -> None:
         self.events = events
         self._view = view
-        self._loop = loop
-        self._name = spec.name
-        self._search = bool(spec.features)
+        self._host = host
+        self._loop = host.loop
+        self._name = host.spec.name
+        self._search = bool(host.spec.features)
         self._advice = advice
         self._forced: int | None = None
         self._timeout = 0.0
         #: The loop makes no callbacks before this is set.
         self._run: LocalRun
 
-    def watch(self, run: LocalRun) -> None:
-        """Set the run to be printed."""
-        self._run = run
+    @contextlib.contextmanager
+    def printing(self, cluster: VirtualCluster, recorder: Recorder | None) -> Iterator[None]:
+        """Make the run, print it, and end it on signals.
+
+        Args:
+            cluster, recorder: as for `RunHost.make`.
+
+        Raises:
+            Failure: the queue cannot be started.
+        """
+        with ExitStack() as stack:
+            try:
+                self._run = self._host.make(cluster, self, recorder)
+                stack.enter_context(_signals(self._loop, self.on_signal))
+            except OSError as error:
+                raise Failure(f"cannot start the local queue: {error}") from None
+            yield
 
     def follow(self, options: Options, told: Callable[[EnsembleStatus], None]) -> int:
         """Follow a run that has begun to its end.

@@ -7,10 +7,11 @@ queues of `kinds.QUEUES`, a file of events instead of the KVS, and the state dir
                ◄──commands───     │
                                   └──events──► EventFile ──after a kill──► recover
 
-The code that starts a run gives it a loop and a `Listener`, and decides when it has to end:
+The code that starts a run (`deploy.run_host`) gives it a loop and a `Listener`, and decides when it
+has to end:
 
     run = LocalRun(stack, spec, cluster, loop, log, listener, environment=..., cwd=...)
-    run.begin(text)  # or run.recover(text)
+    run.begin(text)  # or run.recover(text), or run.request(text, op, payload).perform(answer)
     run.listen(parse)
     run.drive(interval)
     status, metrics = run.finish()
@@ -32,7 +33,9 @@ import errno
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol, cast
 
 from flux_ensemble import __version__, eventlog
 from flux_ensemble.document.feature import objection
@@ -67,7 +70,6 @@ from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ensemble import Ensemble
 from flux_ensemble.runtime.ports import Adviser, Fleet, Handle, Performers
 from flux_ensemble.runtime.recording import Recorder
-from flux_ensemble.runtime.rerun import Choice
 
 #: Seconds between two snapshots of status and metrics. Those of a thousand members are large: then
 #: there are so few that they take this share of a core, but one in so many seconds.
@@ -110,6 +112,23 @@ class Listener(Protocol):
     def progress(self, status: Mapping[str, Any]) -> None:
         """Receive the status of the ensemble, at intervals."""
         ...
+
+
+@dataclass(frozen=True)
+class Reopening:
+    """A request that goes on with a run that has ended, and was accepted.
+
+    Attributes:
+        perform: performs it; the answer is that of the service. It raises `RunError` and
+            `StateError` if the files cannot be written.
+        report: which jobs run again, as the request with `dry_run` answers; empty for a request of
+            a feature.
+        goes_on: there is something to do.
+    """
+
+    perform: Callable[[Answer], None]
+    report: Mapping[str, Any] = field(default_factory=dict)
+    goes_on: bool = True
 
 
 class Home(RunQueue, Protocol):
@@ -439,31 +458,36 @@ class LocalRun:
         for event in recovered.events(ensemble.engine, now, t_end, t_known):
             ensemble.job_event(event)
 
-    def choose(self, text: str, payload: Mapping[str, Any]) -> Choice:
-        """Choose jobs of an earlier run that has ended, which `rerun` runs again.
+    def request(self, text: str, op: str, payload: Mapping[str, Any]) -> Reopening:
+        """Read an earlier run that has ended, and check a request that goes on with it.
 
         Args:
             text: its document.
-            payload: as of the request `rerun`.
+            op: the request: "rerun", or one of a feature.
+            payload: that of the request, without the name.
 
         Raises:
             RunError: the events of that run cannot be read, or it cannot go on.
-            RequestError: the filter is wrong, or there is no record of the jobs.
+            RequestError: the request is refused.
         """
-        self.revive(text)
-        choice = self._ensemble.choice(self._describer, payload)
+        self._revive(text)
+        ensemble = self._ensemble
+        if op != "rerun":
+            ensemble.engine.requests.check(op, payload)
+            return Reopening(
+                lambda answer: self._reopen(partial(ensemble.extend, op, payload, answer))
+            )
+        choice = ensemble.choice(self._describer, payload)
         choice.all(self._loop.now())
-        return choice
+        report: dict[str, Any] = {}
+        ensemble.rerun(choice, lambda told: report.update(cast(dict[str, Any], told)), dry_run=True)
+        return Reopening(
+            lambda answer: self._reopen(partial(ensemble.rerun, choice, answer)),
+            report,
+            goes_on=report["jobs"] > 0 and not payload.get("dry_run", False),
+        )
 
-    def revive(self, text: str) -> None:
-        """Read an earlier run that has ended, which a request then goes on with.
-
-        Args:
-            text: its document.
-
-        Raises:
-            RunError: the events of that run cannot be read, or it cannot go on.
-        """
+    def _revive(self, text: str) -> None:
         ensemble, records = self._ensemble, list[Record]()
         recovered = self._replay(records)
         if ensemble.engine.t_start is not None:
@@ -472,33 +496,6 @@ class LocalRun:
             reason = ensemble.stopped or "it ended before it had begun"
             raise RunError(f"the run of {ensemble.name!r} cannot go on: {reason}")
         self._queue.adopt(recovered, ensemble.engine)
-
-    def rerun(self, choice: Choice) -> None:
-        """Run jobs of a run that has ended again, and so go on with it.
-
-        Args:
-            choice: what `choose` has returned; there is a job.
-
-        Raises:
-            RunError, StateError: the files cannot be written.
-        """
-        self._reopen(lambda: self._ensemble.rerun(choice, lambda _: None))
-
-    def check(self, op: str, args: Mapping[str, Any]) -> None:
-        """Check a request of a feature to a run that has ended.
-
-        Raises:
-            RequestError: it is refused.
-        """
-        self._ensemble.engine.requests.check(op, args)
-
-    def extend(self, op: str, args: Mapping[str, Any], answer: Answer) -> None:
-        """Go on with a run that has ended, by a request of a feature that `check` accepts.
-
-        Raises:
-            RunError, StateError: the files cannot be written.
-        """
-        self._reopen(lambda: self._ensemble.extend(op, args, answer))
 
     def _reopen(self, go_on: Callable[[], None]) -> None:
         # Whatever happens from now on, the run has not ended.

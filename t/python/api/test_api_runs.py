@@ -127,12 +127,15 @@ def test_rerun_runs_what_failed_again_in_the_same_record(tmp_path: Path) -> None
     state_dir = tmp_path / "state"
     ensemble = cases(tmp_path)
     ensemble.run("local", state_dir=state_dir, nodes=2, cores=1)
+    logged = (state_dir / "demo" / "eventlog").read_text().count("\n")
+    # As the service answers, too.
     would = {"outcomes": {"failed": 2}, "jobs": 2, "unsent": 0, "state": "completed"}
-    assert ensemble.rerun(dry_run=True) == would
+    assert ensemble.rerun(dry_run=True) == {**would, "entries": logged}
     assert [job["outcome"] for job in ensemble.jobs()].count("failed") == 2
     (tmp_path / "table").touch()
     again = ensemble.rerun(filter="job.params.x == 3")
     assert (again["jobs"], again["state"], again["trouble"]) == (1, "completed", "1 job failed")
+    assert (again["reopened"], again["entries"]) == (True, logged)
     # On as many nodes as before; and what it says to go on with is a command.
     said = (state_dir / "demo" / "again").read_text()
     assert said.startswith("flux-ensemble rerun --nodes 2 --cores 1 --gpus 0 --resume demo")
@@ -141,7 +144,9 @@ def test_rerun_runs_what_failed_again_in_the_same_record(tmp_path: Path) -> None
     assert sorted((job["params"]["x"], job["outcome"]) for job in ensemble.jobs()) == [
         (1, "success"), (2, "success"), (3, "success"),
     ]  # fmt: skip
-    assert ensemble.rerun() == {"outcomes": {}, "jobs": 0, "unsent": 0, "state": "completed"}
+    none = {"outcomes": {}, "jobs": 0, "unsent": 0, "state": "completed"}
+    logged = (state_dir / "demo" / "eventlog").read_text().count("\n")
+    assert ensemble.rerun() == {**none, "entries": logged}
     assert [path.name for path in state_dir.iterdir()] == ["demo"]
 
 
@@ -198,6 +203,16 @@ def test_a_rerun_that_cannot_be_is_refused(tmp_path: Path) -> None:
     file.write_text(json.dumps(known))
     with pytest.raises(EnsembleError, match=r"'demo': its run was interrupted: .* goes on with it"):
         Ensemble.attach("demo", state_dir=tmp_path).rerun()
+
+
+def test_a_rerun_that_cannot_be_leaves_nothing_in_the_directory_of_the_run(tmp_path: Path) -> None:
+    ensemble = make("false")
+    ensemble.run("local", state_dir=tmp_path)
+    before = sorted(path.name for path in (tmp_path / "demo").iterdir())
+    (tmp_path / "demo" / "events").write_text("{}\n{}\n")
+    with pytest.raises(EnsembleError, match="events"):
+        ensemble.rerun()
+    assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == before
 
 
 def test_resume_goes_on_with_the_latest_run_of_the_name(

@@ -23,7 +23,7 @@ import pytest
 from cryptography import x509
 from patience import PATIENCE
 
-from flux_ensemble import __version__
+from flux_ensemble import Action, Ensemble, Job, Rule, __version__
 from flux_ensemble.client.errors import EnsembleError
 from flux_ensemble.document.loading import load_text
 from flux_ensemble.queues.flux.pipeline import Report
@@ -34,6 +34,7 @@ from flux_ensemble.queues.local.state_dir import StateLog
 from flux_ensemble.queues.nested.link import FORMAT
 from flux_ensemble.queues.nested.provider import JobName, Started, Written
 from flux_ensemble.queues.nested.shape import MemberTag, Shape
+from flux_ensemble.queues.providers.site_providers import SiteProviders
 from flux_ensemble.queues.virtual.cluster import VirtualCluster
 from flux_ensemble.results.failures import failures_of
 from flux_ensemble.results.job_output import Outputs
@@ -279,6 +280,25 @@ def test_jobs_run_on_workers_once_each_and_the_workers_end_with_them(bench: Benc
     assert len(codes) == 2
     assert codes.count(0) >= len(ups) > 0
     assert status["pools"]["hpc"]
+
+
+def test_an_ensemble_in_python_has_workers_that_call_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the same document has with `run`: a home is part of each run of this machine."""
+
+    def providers(loop: LocalLoop, log: Any, made: Any) -> SiteProviders:
+        return SiteProviders(loop, log, {"slurm": Provider(loop, bench.site)})
+
+    monkeypatch.setattr("flux_ensemble.service.home.SiteProviders", providers)
+    job = Job(name="sim", command=f"sh -c 'echo {{s}} >>{bench.ran}'", params={"s": [1, 2, 3]})
+    rule = Rule(trigger="start", action=Action(name="submit", label="sim"))
+    pool = {"name": "hpc", "from": "slurm", "runs": "tasks", "count": 1}
+    ensemble = Ensemble(name="sweep", members=[pool], jobs=[job], rules=[rule])
+    ended = ensemble.run("local", state_dir=bench.root)
+    assert (ended["state"], ended["trouble"]) == ("completed", "")
+    assert sorted(map(int, bench.lines())) == [1, 2, 3]
+    assert {row["member"] for row in ensemble.jobs()} == {"hpc.0"}
 
 
 def test_what_tasks_wrote_is_read_from_their_workers_and_of_failed_ones_kept(bench: Bench) -> None:
