@@ -17,16 +17,15 @@ def _refuse(value: Any) -> Any:
 
 
 def _make() -> Any:
-    """Return a function that encodes a value in one line; `json.encoder` explains the arguments."""
+    """Return what makes the parts of a value's text; `json.encoder` explains the arguments."""
     make: Any = getattr(encoder, "c_make_encoder", None)
     if make is None:
-        return json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+        return json.JSONEncoder(separators=(",", ":"), allow_nan=False).iterencode
     quote = encoder.encode_basestring_ascii
-    chunks = make(None, _refuse, quote, None, ":", ",", False, False, False)
-    return lambda value: "".join(chunks(value, 0))
+    return make(None, _refuse, quote, None, ":", ",", False, False, False)
 
 
-_encode = _make()
+_parts = _make()
 
 
 def dumps(value: Any) -> str:
@@ -37,5 +36,4 @@ def dumps(value: Any) -> str:
         TypeError: JSON has no form for a type.
         RecursionError: the value nests too deep.
     """
-    text: str = _encode(value)
-    return text
+    return "".join(_parts(value, 0))

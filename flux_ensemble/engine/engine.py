@@ -222,7 +222,7 @@ class Engine(Core):
 
         Rules that are added later may make it true.
         """
-        return self.hooks.reacts or self.rules.reacts
+        return self.hooks.reacts or bool(self.rules.reacting)
 
     @property
     def wants_nodes(self) -> frozenset[str]:
@@ -239,6 +239,11 @@ class Engine(Core):
         """`wants_nodes`; True if the expiration of the allocation matters; and `reacts`."""
         wants_expiration = self.rules.wants_expiration or self.t_walltime is not None
         return self.rules.wants_nodes, wants_expiration, self.reacts
+
+    @property
+    def wants_version(self) -> tuple[int, str, bool, bool]:
+        """Another value whenever `wants_foreign`, `wants_events` or `wants_of_member` has one."""
+        return self.rules.version, self.state, self.t_walltime is None, self.hooks.reacts
 
     @property
     def t_foreign(self) -> float:

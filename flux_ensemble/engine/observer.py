@@ -185,7 +185,7 @@ class Observer:
                 news = take(job, group, event, known)
                 if detected:
                     news = news[0], (*news[1], *((DETECTED, rule) for rule in detected))
-        if not core.rules.reacts:
+        if not core.rules.reacting:
             return ()
         if job.interrupted and self._is_nothing(job):
             # Rules on outcomes do not see the attempt; rules on its counters do.

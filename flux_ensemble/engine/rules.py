@@ -85,8 +85,8 @@ class RuleIndex:
         self._foreign_names: defaultdict[str | None, int] = defaultdict(int)
         #: The number of times that rules were added or retired.
         self.version = 0
-        #: Positions of the rules that may react to events of jobs.
-        self._reacting: set[int] = set()
+        #: Positions of the rules that may react to events of jobs, and can still run.
+        self.reacting: set[int] = set()
         self._statistics = {statistic.name: statistic for statistic in spec.statistics}
         #: Compiled conditions: equal ones of several rules are compiled once.
         self._conditions: dict[tuple[float | str, Subject, JobScope | None], Condition] = {}
@@ -114,7 +114,7 @@ class RuleIndex:
         self.by_news.changed()
         self.version += 1
         if (rule.trigger, rule.group) not in _NO_REACTION:
-            self._reacting.add(state.position)
+            self.reacting.add(state.position)
         if state.position in self._plain["foreign"]:
             for group in rule.groups or (None,):
                 self._foreign_names[group] += 1
@@ -149,13 +149,8 @@ class RuleIndex:
                     del self._foreign_names[group]
         for table in self._tables(state):
             table.pop(state.position, None)
-        self._reacting.discard(state.position)
+        self.reacting.discard(state.position)
         self.version += 1
-
-    @property
-    def reacts(self) -> bool:
-        """True if a rule that may react to events of jobs can still run."""
-        return bool(self._reacting)
 
     def _condition(self, rule: Rule) -> Condition:
         assert rule.when is not None

@@ -168,9 +168,10 @@ class Workload:
         self.firings.open(firing)
         if not firing.delayed:
             self.backlog.append(firing)
-        self._waiting[firing.group] += firing.waiting
-        self.busy += firing.waiting
-        self.total += firing.waiting
+        waiting = firing.waiting
+        self._waiting[firing.group] += waiting
+        self.busy += waiting
+        self.total += waiting
         return True
 
     def put_back(self, rest: Firing) -> bool:

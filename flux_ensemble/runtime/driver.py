@@ -216,6 +216,7 @@ class Driver:
             self._take(own)
 
     def _take(self, event: Event) -> None:
+        """Have an event handled, write it down, and perform its commands if that is enough."""
         marker = self._marker
         if marker is None:
             commands = self._engine.handle(event)
@@ -223,10 +224,6 @@ class Driver:
             marker.begin(event)
             commands = self._engine.handle(event)
             marker.end()
-        self._took(event, commands)
-
-    def _took(self, event: Event, commands: list[Command]) -> None:
-        """Write a handled event down, and perform its commands if that is enough."""
         if self._tap is not None:
             self._tap(event, commands)
         if self._ahead is not None and not self._ahead.write(

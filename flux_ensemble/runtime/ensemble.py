@@ -137,6 +137,7 @@ class Ensemble:
         self._was_queued = False
         self._answers = Answers(0 if replayed is None else replayed.timers.last_request)
         self._wants: tuple[object, ...] = ()
+        self._wants_version: object = None
         self._recorder = recorder
         if recorder is not None:
             # Not at once: the recorder calls this from within the driver.
@@ -469,15 +470,19 @@ class Ensemble:
 
     def settled(self) -> None:
         """Note, after an event, that the ensemble has ended or that its needs have changed."""
-        if self._was_queued != self.engine.queued:
+        engine = self.engine
+        if self._was_queued != engine.queued:
             self._was_queued = not self._was_queued
             self._stirred(self)
-        if self.engine.ended and self.engine.idle and self._live and self._driver.quiet:
+        if engine.ended and engine.idle and self._live and self._driver.quiet:
             self._retire()
             self._changed(self)
-        elif self._wants != (wants := (*self.needs, *self.engine.wants_of_member)):
-            self._wants = wants
-            self._changed(self)
+        elif self._wants_version != (version := engine.wants_version):
+            self._wants_version = version
+            wants = (*self.needs, *engine.wants_of_member)
+            if self._wants != wants:
+                self._wants = wants
+                self._changed(self)
 
     def broken(self, error: BaseException) -> None:
         """Fail because of a fault in the engine, or in the performance of its commands."""

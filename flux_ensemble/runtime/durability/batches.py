@@ -90,15 +90,16 @@ def expand(value: Any) -> Event:
 
 
 class Waiting:
-    """The events of the next batch, as text."""
+    """The events of the next batch, as text.
+
+    Attributes:
+        count: the number of events.
+    """
 
     def __init__(self) -> None:
         self._texts: list[str] = []
         self._values: list[Any] = []
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
+        self.count = 0
 
     def add(self, event: Event) -> None:
         """Add an event; it is encoded now, so that a large batch needs no time at its end.
@@ -108,7 +109,7 @@ class Waiting:
         """
         if self._values:
             self.encode()
-        self._count += 1
+        self.count += 1
         self._texts.append(dumps(compact(event)))
 
     def add_several(self, event: Event) -> None:
@@ -117,7 +118,7 @@ class Waiting:
         Encoding many at once takes a third of the time.
         """
         if type(event) in _OF_JOBS:
-            self._count += 1
+            self.count += 1
             self._values.append(compact(event))
         else:
             self.add(event)
@@ -134,7 +135,7 @@ class Waiting:
 
     def take(self) -> list[str]:
         """Remove and return the texts; one text can have several events."""
-        texts, self._texts, self._count = self._texts, [], 0
+        texts, self._texts, self.count = self._texts, [], 0
         return texts
 
 

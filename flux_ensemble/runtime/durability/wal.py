@@ -215,7 +215,7 @@ class WriteAheadLog:
             self._urgent = self._urgent or not soon
             return False
         self._events.add(event)
-        if not soon or len(self._events) >= LAZY_EVENTS:
+        if not soon or self._events.count >= LAZY_EVENTS:
             self._advance()
         else:
             self._wait(SOON_SECONDS if commands else self.lazy_seconds)
@@ -254,7 +254,7 @@ class WriteAheadLog:
 
     def barrier(self, then: Callable[[], None]) -> None:
         """Call back when everything written so far is durable."""
-        if self._unsure and not (self._events or self._lines or self._when_sent):
+        if self._unsure and not (self._events.count or self._lines or self._when_sent):
             self._unsure[-1].then.append(then)
         else:
             self._when_durable.append(then)
@@ -309,9 +309,9 @@ class WriteAheadLog:
 
     def _go_on(self) -> None:
         """Send what waits, now or when it is time."""
-        if self._urgent or len(self._events) >= LAZY_EVENTS:
+        if self._urgent or self._events.count >= LAZY_EVENTS:
             self._advance()
-        elif self._events or self._when_sent:
+        elif self._events.count or self._when_sent:
             self._wait(SOON_SECONDS if self._when_sent else self.lazy_seconds)
 
     def _advance(self) -> None:

@@ -284,6 +284,16 @@ def test_a_queue_rule_sees_the_jobs_of_others_and_an_ensemble_rule_does_not():
     assert not play.engine.wants_foreign
 
 
+def test_an_ensemble_that_has_ended_wants_no_jobs_of_others_though_a_rule_is_left():
+    rule = {"trigger": "job-success", "scope": "queue", "action": submit("a")}
+    play = Play(document(rules=[rule], finish="never"))
+    before = play.engine.wants_foreign, play.engine.wants_version
+    play.request("terminate")
+    assert before[0]
+    assert not play.engine.wants_foreign
+    assert before[1] != play.engine.wants_version
+
+
 def test_a_queue_rule_about_a_name_wants_no_events_of_other_jobs():
     rules = [
         {"trigger": "job-finish", "scope": "queue", "group": "x", "action": submit("b")},

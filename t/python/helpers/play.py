@@ -80,6 +80,7 @@ class Play:
         self.records: list[Record] = []
         self.queued: dict[int, Tag] = {}
         self._next_job = 1
+        self._needs: dict[object, object] = {}
         if start:
             self.post(Started(self.t))
 
@@ -91,7 +92,11 @@ class Play:
         """
         before = {group: dict(counts) for group, counts in self.engine.stats.counts.items()}
         commands = self.handle(event)
-        self.engine.check()
+        engine = self.engine
+        engine.check()
+        needs = engine.wants_events, engine.wants_foreign, engine.wants_of_member
+        version = engine, engine.wants_version
+        assert self._needs.setdefault(version, needs) == needs, "another need, of the same version"
         for group, counts in before.items():
             # What was counted once does not go back, but for jobs that are run again.
             after = self.engine.stats.counts[group]

@@ -23,7 +23,7 @@ VALUES = st.recursive(
 def dumps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     if request.param == "Python":
         monkeypatch.setattr("json.encoder.c_make_encoder", None)
-        monkeypatch.setattr(encoding, "_encode", encoding._make())
+        monkeypatch.setattr(encoding, "_parts", encoding._make())
     return encoding.dumps
 
 
