@@ -14,6 +14,7 @@ PROVIDERS = (
     "flux",
     "slurm",
     "jobset",
+    "local",
 )
 
 

@@ -413,7 +413,7 @@ class Home:
             self._kept, self._socket = new_kept(spec.name)
             self._kept.write(directory)
         self.run = self._kept.run
-        self._providers = SiteProviders(loop, log, dict(providers or {}))
+        self._providers = SiteProviders(loop, log, dict(providers or {}), directory.path)
         try:
             for pool in spec.members:
                 self._providers[pool.provider]

@@ -357,6 +357,9 @@ def main() -> int:
             worker.end(1, "its job is ended")
 
         loop.reader(read, end)
+        if os.environ.get(SECONDS):
+            seconds = float(os.environ[SECONDS])
+            loop.timer(seconds, lambda: worker.end(1, f"its time of {seconds:g} seconds is up"))
         return worker.run()
 
 

@@ -26,6 +26,7 @@ class PoolProvider:
         page: a link to the page about it, from docs/; "" if there is none.
         refuses: the sentence on each key that its pools do not have. A key that they have with
             other values is "KEY: VALUE" there.
+        ignores: keys of other sites with which nothing is done, so that `from` alone can change.
         needs: the sentence on each key that they have to have.
         workers: the sentence on pools that are no workers ('runs: tasks'), if there can be none.
         command: what the `options` of a pool are those of, such as "sbatch".
@@ -40,6 +41,7 @@ class PoolProvider:
     starts: str
     page: str = ""
     refuses: Mapping[str, str] = field(default_factory=dict)
+    ignores: tuple[str, ...] = ()
     needs: Mapping[str, str] = field(default_factory=dict)
     workers: str = ""
     command: str = ""
@@ -65,6 +67,6 @@ def pool_providers() -> Mapping[str, PoolProvider]:
     """Return all of them, by the names that `from` has for them.
 
     >>> {name: one.site for name, one in pool_providers().items()}
-    {'flux': 'Flux', 'slurm': 'Slurm', 'jobset': 'Kubernetes'}
+    {'flux': 'Flux', 'slurm': 'Slurm', 'jobset': 'Kubernetes', 'local': 'this machine'}
     """
     return {name: part(name, "keys").PROVIDER for name in PROVIDERS}

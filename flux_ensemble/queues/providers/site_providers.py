@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from flux_ensemble.document.keys.provider import pool_providers
 from flux_ensemble.provider_list import part
@@ -20,20 +21,28 @@ class SiteProviders(dict[str, Provider]):
         loop: of the service.
         log_error: writes a line to the service's log.
         given: those that there are already.
+        directory: of the run, for its user alone; None for a service, which has several.
 
     Raises:
         UnavailableError: one that is asked for cannot be made here.
     """
 
     def __init__(
-        self, loop: Loop, log_error: Callable[[str], None], given: dict[str, Provider]
+        self,
+        loop: Loop,
+        log_error: Callable[[str], None],
+        given: dict[str, Provider],
+        directory: Path | None = None,
     ) -> None:
         super().__init__(given)
         self._loop = loop
         self._log_error = log_error
+        self._directory = directory
 
     def __missing__(self, name: str) -> Provider:
-        provider: Provider = part(name, "provider").make(self._loop, self._log_error)
+        provider: Provider = part(name, "provider").make(
+            self._loop, self._log_error, self._directory
+        )
         site = pool_providers()[name].site
         self[name] = BoundedProvider(provider, site, self._loop, self._log_error)
         return self[name]

@@ -34,14 +34,16 @@ def test_each_folder_is_in_the_list() -> None:
 def test_a_provider_speaks_of_keys_that_there_are(name: str) -> None:
     provider = pool_providers()[name]
     keys = {key.name for key in MEMBER_KEYS}
-    assert {key.partition(":")[0] for key in (*provider.refuses, *provider.needs)} <= keys
+    said = (*provider.refuses, *provider.needs, *provider.ignores)
+    assert {key.partition(":")[0] for key in said} <= keys
     assert {key.name for key in provider.keys} == set(provider.elsewhere) <= keys
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
 def test_a_provider_reads_options_or_refuses_them(name: str) -> None:
     provider = pool_providers()[name]
-    assert (provider.read_options is None) == ("options" in provider.refuses)
+    reads = provider.read_options is not None
+    assert reads + ("options" in provider.refuses) + ("options" in provider.ignores) == 1
     assert (provider.read_options is None) == (provider.command == "")
 
 
@@ -57,8 +59,10 @@ def test_keys_that_a_provider_does_not_have_are_refused(name: str) -> None:
         ]
 
 
-def test_a_provider_is_made_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    providers = SiteProviders(Timers(), lambda line: None, {})
+def test_a_provider_is_made_when_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    providers = SiteProviders(Timers(), lambda line: None, {}, tmp_path)
     assert providers["slurm"] is providers["slurm"]
     assert list(providers) == ["slurm"]
     # As where the package of the extra is not installed.

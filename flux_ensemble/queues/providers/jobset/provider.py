@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Protocol
 
 from flux_ensemble.extras import install_command
@@ -483,7 +484,7 @@ def _tagged(one: Object, tag: str) -> bool:
     return bool((one["metadata"].get("annotations") or {}).get(TAG) == tag)
 
 
-def make(loop: Loop, log_error: Callable[[str], None]) -> JobSetProvider:
+def make(loop: Loop, log_error: Callable[[str], None], directory: Path | None) -> JobSetProvider:
     """Make the provider of a run, with the cluster of the user's configuration.
 
     Raises:

@@ -16,6 +16,7 @@ import errno
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from flux_ensemble.queues.flux.pipeline import Report
@@ -366,6 +367,6 @@ class SlurmProvider:
         self.end(copy.job, "a copy", lambda error: None)
 
 
-def make(loop: Loop, log_error: Callable[[str], None]) -> SlurmProvider:
+def make(loop: Loop, log_error: Callable[[str], None], directory: Path | None) -> SlurmProvider:
     """Make the provider of a service: see `SlurmProvider`."""
     return SlurmProvider(loop, log_error)

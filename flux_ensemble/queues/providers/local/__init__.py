@@ -1,0 +1,1 @@
+"""Members that are worker processes of this machine, started by a home without Flux."""
