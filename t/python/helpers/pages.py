@@ -48,7 +48,7 @@ _VARIES = (
     (re.compile(r"rank\d+/core\d+|ranks=\"\w+\""), "ranks"),
     (re.compile(r"^\d+\.\d{6}\b"), "TIME"),
     (re.compile(r"\b\d+(\.\d+){2,}"), "VERSION"),
-    (re.compile(r"\b\d+(\.\d+)?(ms|s|m|h)\b"), "TIME"),
+    (re.compile(r"\b\d+(\.\d+)?(ms|s|[mh]( \d+[ms])?)\b"), "TIME"),
     # A time below half a millisecond is shown as none is.
     (re.compile(r"(?<=\s)-(?=\s|$)"), "TIME"),
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z?"), "DATE"),

@@ -70,3 +70,20 @@ def test_a_provider_is_made_when_it_is_asked_for(
     with pytest.raises(UnavailableError, match=r"members in Kubernetes need .*k8s"):
         providers["jobset"]
     providers.close()
+
+
+def test_members_on_this_machine_are_workers_and_options_of_a_site_do_not_matter() -> None:
+    options = {"partition": "batch", "account": "abc"}
+    _read(**{"from": "local", "runs": "tasks", "options": options})
+    with pytest.raises(DocumentError) as raised:
+        _read(**{"from": "local", "options": options, "template": "workers.yaml"})
+    assert [(problem.path, problem.message) for problem in raised.value.problems] == [
+        (
+            "members[0].template",
+            "'template' is a JobSet, for members 'from: jobset'; leave out one, or give the other",
+        ),
+        (
+            "members[0].runs",
+            "members on this machine are workers, which need no Flux: write 'runs: tasks'",
+        ),
+    ]
