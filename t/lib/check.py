@@ -71,6 +71,9 @@ LONGEST = (
 #: What sharness sets of what Python reads as it begins.
 SHARNESS = {"LANG": "C", "LC_ALL": "C", "TZ": "UTC"}
 
+#: Said where commands are started anew, since that takes a long time.
+COLD = "commands of the tests are no forks, which takes far longer: warm_server.py {}"
+
 RETRIES = int(os.environ.get("RETRIES", "0"))
 
 #: The variable by which the processes of a run are known: its value is the id of this process.
@@ -226,7 +229,11 @@ def warm_commands(settings: Mapping[str, str] = SHARNESS) -> Iterator[dict[str, 
         ) as server:
             assert server.stdout is not None
             ready = server.stdout.readline() == "ready\n"
+            if not ready:
+                print(COLD.format("does not begin"), file=sys.stderr)
             yield {"WARM_COMMANDS": path} if ready else {}
+            if ready and server.poll() is not None:
+                print(COLD.format("has ended before the tests"), file=sys.stderr)
             assert server.stdin is not None
             server.stdin.close()
 

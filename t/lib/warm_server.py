@@ -126,8 +126,8 @@ class Server:
         """
         while True:
             for key, _ in self.selector.select():
-                # What came before it in this round may have ended it.
-                if key.fd in self.selector.get_map():
+                # What came before it in this round may have ended it, and another has its number.
+                if self.selector.get_map().get(key.fd) is key:
                     key.data(key.fileobj)
                 if self.request is not None:
                     return self.request

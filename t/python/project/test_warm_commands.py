@@ -10,10 +10,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 LIB = Path(__file__).parents[2] / "lib"
 sys.path.append(str(LIB))
 
+import check  # noqa: E402
 from check import SHARNESS, warm_commands  # noqa: E402
 
 pytestmark = pytest.mark.flux
@@ -187,3 +189,50 @@ def test_what_cannot_be_written_at_its_end_is_told_as_python_does(
     assert process.stderr is not None
     with process.stderr:
         assert "BrokenPipeError" in process.stderr.read()
+
+
+def test_who_has_the_number_of_a_connection_that_is_gone_is_not_taken_for_it(
+    tmp_path: Path,
+) -> None:
+    code = (
+        "import socket, sys\n"
+        f"sys.path.append({str(LIB)!r})\n"
+        "from warm_server import Server\n"
+        "listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+        "listener.bind('socket')\n"
+        "listener.listen()\n"
+        "server = Server(listener)\n"
+        "gone, _ = socket.socketpair()\n"
+        "before = server.selector.register(gone, 1, server.asked)\n"
+        "server.selector.unregister(gone)\n"
+        "gone.close()\n"
+        "new, other = socket.socketpair()\n"
+        "assert server.selector.register(new, 1, lambda _: sys.exit(7)).fd == before.fd\n"
+        "other.send(b'asked')\n"
+        "rounds, select = [[(before, 1)]], server.selector.select\n"
+        "server.selector.select = lambda: rounds.pop() if rounds else select()\n"
+        "server.serve()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stdin=-1) as process:
+        assert process.wait(PATIENCE) == 7
+
+
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [("", "does not begin"), ("print('ready')", "has ended before the tests")],
+)
+def test_it_is_said_where_commands_are_no_forks(
+    server: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(check, "TESTS", tmp_path)
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "warm_server.py").write_text(server)
+    with warm_commands() as variables:
+        # It has ended, and is still to be waited for.
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        assert bool(variables) == bool(server)
+    assert f"warm_server.py {said}" in capsys.readouterr().err
