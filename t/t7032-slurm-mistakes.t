@@ -42,24 +42,6 @@ interrupt() {
 	kill -INT $home && test_expect_code 130 wait $home && wait_until slurm_is_quiet
 }
 
-# Run the batch script of a worker with its program changed: `with_script SED-SCRIPT COMMAND...`.
-with_script() {
-	mkdir -p changed && cat >changed/sbatch <<-EOD && chmod +x changed/sbatch && shift &&
-		#!/bin/sh
-		sed "$1" | $(command -v sbatch) "\$@"
-	EOD
-	PATH="$PWD/changed:$PATH" "$@"
-}
-
-# A worker that does something first: `patched_worker FILE`, and that as standard input.
-patched_worker() {
-	{
-		cat &&
-		echo 'import runpy, sys' &&
-		echo 'runpy.run_module("flux_ensemble.service.worker", run_name="__main__")'
-	} >$1
-}
-
 test_expect_success SLURM 'an account that a partition does not take is told in the words of Slurm' '
 	slurm_with EnforcePartLimits=ALL "PartitionName=chem Nodes=ALL AllowAccounts=chem" &&
 	on_workers account 2 "options: {partition: chem, account: bio}" true &&
@@ -102,6 +84,30 @@ test_expect_success SLURM 'a queue that is full is waited for, and that is no fa
 	scancel --name other &&
 	wait $home &&
 	is 4 "$(sort -u full.ran | wc -l)" && ! grep "failure" full.out
+'
+
+test_expect_success SLURM 'the limit of an account is waited for, and that is no failure' '
+	if test ! -e "$(scontrol show config | sed -n "s/^PluginDir *= //p")/job_submit_lua.so"; then
+		say "skipped: this Slurm has no plugin job_submit/lua"
+		return 0
+	fi
+	cat >"$slurm/job_submit.lua" <<-\EOD &&
+		function slurm_job_submit(job, partitions, user)
+		  local file = io.open(os.getenv("SLURM_CONF") .. ".limited")
+		  if file then file:close() return 2050 end
+		  return slurm.SUCCESS
+		end
+		function slurm_job_modify(job, record, partitions, user) return slurm.SUCCESS end
+		return slurm.SUCCESS
+	EOD
+	>"$slurm/slurm.conf.limited" &&
+	slurm_with JobSubmitPlugins=lua &&
+	on_workers limit 4 "duration: 5m" "echo {s} >>limit.ran" &&
+	begin limit &&
+	wait_until says limit "hpc.0 waits: .*job submit limit" &&
+	rm "$slurm/slurm.conf.limited" &&
+	wait $home &&
+	is 4 "$(sort -u limit.ran | wc -l)" && ! grep "failure\|is lost" limit.out
 '
 
 stop_slurm

@@ -35,6 +35,7 @@ from flux_ensemble.queues.local.root import StateError
 from flux_ensemble.queues.local.run import RunError
 from flux_ensemble.queues.local.state_dir import TAILS
 from flux_ensemble.queues.nested.callbacks import Gone, MemberCallbacks
+from flux_ensemble.queues.nested.life import Phase
 from flux_ensemble.queues.nested.provider import Provider, UnavailableError
 from flux_ensemble.queues.nested.shape import MemberTag
 from flux_ensemble.queues.nested.site import RECONNECT_SECONDS, Site
@@ -208,6 +209,11 @@ def new_kept(name: str) -> tuple[Kept, socket.socket]:
     return Kept(int(time.time() * 1e6), sock.getsockname()[1], authority), sock
 
 
+def _reason(error: OSError) -> str:
+    """Return the reason without the address, which `socket.create_server` adds to it."""
+    return os.strerror(error.errno) if error.errno else str(error)
+
+
 def _listen(port: int) -> socket.socket:
     dual = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if dual else socket.AF_INET
@@ -215,7 +221,7 @@ def _listen(port: int) -> socket.socket:
         return socket.create_server(("", port), family=family, backlog=1024, dualstack_ipv6=dual)
     except OSError as error:
         raise HomeError(
-            f"cannot listen on port {port}, at which its members call: {error.strerror}"
+            f"cannot listen on port {port}, at which its members call: {_reason(error)}"
         ) from None
 
 
@@ -468,7 +474,8 @@ class Home:
 
     def attached(self, tag: MemberTag, channel: Way) -> bool | None:
         """Connect the service of a member that has called."""
-        if tag not in self._site:
+        # One that was given up is to end, also where its job cannot be cancelled now.
+        if tag not in self._site or self._site[tag].phase is Phase.FENCING:
             return None
         return self._site.attached(tag, channel, self.fleet.load)
 

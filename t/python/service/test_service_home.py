@@ -497,7 +497,7 @@ def test_a_port_that_another_program_has_is_said(bench: Bench) -> None:
     with ExitStack() as stack:
         bench.begin(stack, text)
         port = Kept.read(bench.home._directory).port
-    taken = pytest.raises(RunError, match=f"cannot listen on port {port}.*in use")
+    taken = pytest.raises(RunError, match=f"cannot listen on port {port}.*in use$")
     with socket.create_server(("", port)), ExitStack() as stack, taken:
         bench.begin(stack, text, resume=True)
     with ExitStack() as stack:
