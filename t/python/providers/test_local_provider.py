@@ -183,7 +183,10 @@ def test_members_wait_until_cores_are_free_and_first_come_is_first_served(
     bench.until(lambda: bench.provider.why("pool.2") is not None)
     assert bench.provider.why("pool.1") is None
     assert bench.provider.why("pool.2") == (
-        "waits on this machine: it asks for all of it, and other members have a part"
+        "waits on this machine: all of it is asked for, and other members have a part"
+    )
+    assert bench.provider.why("pool.3") == (
+        "waits on this machine: fewer are free than 1 core for each"
     )
     # A home that goes on knows what is taken.
     pid = bench.pid(1)

@@ -144,13 +144,15 @@ class LocalProvider:
         done(None)
 
     def why(self, job: JobName) -> str | None:
-        """Return why a worker waits, such as "waits on this machine: 1 of 4 cores is free"."""
+        """Return why a worker waits, such as "waits on this machine: ..."."""
         following = self._members.get(job)
         if following is None or following.asked is None or not following.durable:
             return None
-        cores = following.asked["size"].cores
-        wanted = "all of it" if cores is None else counted(cores, "core")
-        return f"waits on this machine: it asks for {wanted}, and other members have a part"
+        size: Size = following.asked["size"]
+        if size.cores is None:
+            return "waits on this machine: all of it is asked for, and other members have a part"
+        wanted = [counted(size.cores, "core")] + [counted(size.gpus, "GPU")] * (size.gpus > 0)
+        return f"waits on this machine: fewer are free than {' and '.join(wanted)} for each"
 
     def forget(self, job: JobName) -> None:
         """Follow a worker no more."""
