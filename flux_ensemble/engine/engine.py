@@ -207,11 +207,6 @@ class Engine(Core):
         return not self.workload.busy and not self.pending_table.busy
 
     @property
-    def queued(self) -> bool:
-        """True if the queue holds a job of the ensemble, or may receive one that was sent."""
-        return self.workload.queued
-
-    @property
     def wants_events(self) -> frozenset[str]:
         """Names of the job events (RFC 21) that the rules need; rules added later may need more."""
         return self.rules.wants_events

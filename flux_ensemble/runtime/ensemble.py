@@ -89,7 +89,7 @@ class Ensemble:
         loop: for timers and the time.
         log_error: writes a line to the service's log.
         changed: called when it may have ended, or when its needs may have changed.
-        stirred: called when `Engine.queued` has changed.
+        stirred: called when `Workload.queued` has changed.
         ahead: makes the log of its events.
         recorder: writes a recording, if given.
         replayed: the result of the replay of its log, if it goes on after a crash.
@@ -471,7 +471,7 @@ class Ensemble:
     def settled(self) -> None:
         """Note, after an event, that the ensemble has ended or that its needs have changed."""
         engine = self.engine
-        if self._was_queued != engine.queued:
+        if self._was_queued != engine.workload.queued:
             self._was_queued = not self._was_queued
             self._stirred(self)
         if engine.ended and engine.idle and self._live and self._driver.quiet:

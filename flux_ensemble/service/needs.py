@@ -9,7 +9,7 @@ its way there, and none has members or a rule with `scope: queue`. No event is l
 that, because no job of an ensemble can get into the queue while the journal is closed:
 
 1. It is closed when every job that was sent has been seen to be gone, and every command that sends
-   jobs has its outcome (`Engine.queued`). Submissions are held from then on.
+   jobs has its outcome (`Workload.queued`). Submissions are held from then on.
 2. The first command that sends jobs opens it. Submissions continue when the end of the stream's
    backlog has been handled; every entry posted after that is delivered (`queues.flux.journal`).
 3. If it cannot be opened, the service recovers as from any loss of the journal, by reading all of
@@ -117,7 +117,7 @@ class Needs:
 
     def stirred(self, ensemble: Ensemble) -> None:
         """Note that an ensemble got its first jobs in the queue or on the way, or has none left."""
-        if ensemble.engine.queued:
+        if ensemble.engine.workload.queued:
             self._at_work.add(ensemble)
             self._stirs += 1
             self._open()

@@ -84,7 +84,7 @@ class EndedFile:
     def _tick(self) -> None:
         if self._ready():
             self._note()
-        if any(one.live and one.engine.queued for one in self._ensembles):
+        if any(one.live and one.engine.workload.queued for one in self._ensembles):
             self._loop.timer(SECONDS, self._tick)
         else:
             self._noting = False
