@@ -64,6 +64,7 @@ chaos: $(VENV)/installed
 	@$(BIN)/python t/fault/chaos.py --long --kills $(KILLS)
 	@$(BIN)/python t/fault/kubernetes.py --minutes 5
 	@$(BIN)/python t/fault/slurm.py --rounds 100
+	@$(BIN)/python t/fault/jobset.py --rounds 100
 
 MINUTES ?= 60
 soak: $(VENV)/installed

@@ -36,7 +36,7 @@ TESTS = Path(__file__).parents[1] / "python"
 sys.path[:0] = [str(TESTS / "helpers")]
 
 from apiserver import ApiServer, api_server, binaries, controller_manager  # noqa: E402
-from jobset_cluster import JobSetCluster, install, post, rights_of  # noqa: E402
+from jobset_cluster import JobSetCluster, install, post, rights_of, workers_template  # noqa: E402
 from lightkube.types import CascadeType  # noqa: E402
 
 #: The namespaces of the home and of a node, and the ends of the links, in a network for tests
@@ -47,24 +47,8 @@ API, HOME, HOMEWARD, POD = (f"198.18.78.{number}" for number in (1, 2, 5, 6))
 #: The user that a home is.
 USER = "home"
 
-TEMPLATE = """
-apiVersion: jobset.x-k8s.io/v1alpha2
-kind: JobSet
-spec:
-  replicatedJobs:
-    - name: worker
-      template:
-        spec:
-          template:
-            spec:
-              terminationGracePeriodSeconds: 1
-              containers:
-                - name: worker
-                  image: example.org/flux-ensemble
-                  resources: {limits: {cpu: 4}}
-                  env:
-                    - {name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
-"""
+#: A variable with the name of the pod.
+POD_NAME = "{name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}"
 
 POOL = (
     "{{name: pool, from: jobset, runs: tasks, template: {template}, duration: 30m, "
@@ -301,7 +285,7 @@ def main() -> int:
         nodes = (enters(NODE), enters(NET)) if network.there else ((),)
         cluster = JobSetCluster(api, nodes=nodes)
         stack.callback(cluster.close)
-        (directory / "workers.yaml").write_text(TEMPLATE)
+        (directory / "workers.yaml").write_text(workers_template(4, POD_NAME))
         (directory / "config").write_text(api.kubeconfig(USER))
         site = Site(
             directory,

@@ -165,7 +165,7 @@ class Prediction:
     warnings: list[str]
     timed_out: bool
     node_seconds: dict[str, float]
-    queue_seconds: dict[str, dict[str, float]]
+    queue_seconds: dict[str, dict[str, Any]]
 
     def __repr__(self) -> str:
         status = self.status
@@ -347,7 +347,7 @@ class Simulation:
         engine = self._engine
         report = status(engine)
         node_seconds: dict[str, float] = {}
-        queue_seconds: dict[str, dict[str, float]] = {}
+        queue_seconds: dict[str, dict[str, Any]] = {}
         if isinstance(self._queues, SimulatedFleet):
             self._queues.settle()
             node_seconds = self._queues.node_seconds

@@ -70,6 +70,32 @@ CRD: Object = {
 }
 
 
+def workers_template(cores: int, *variables: str) -> str:
+    """A template of workers.
+
+    Args:
+        cores: of each.
+        variables: of their containers, as YAML.
+    """
+    return f"""
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+spec:
+  replicatedJobs:
+    - name: worker
+      template:
+        spec:
+          template:
+            spec:
+              terminationGracePeriodSeconds: 1
+              containers:
+                - name: worker
+                  image: example.org/flux-ensemble
+                  resources: {{limits: {{cpu: {cores}}}}}
+                  env: [{", ".join(variables)}]
+"""
+
+
 def post(api: Any, path: str, one: Object) -> None:
     """Create an object; one that is there is no error."""
     answer = api.client()._client._client.request("POST", path, json=one)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from apiserver import CONTROLLERS, MARKS, ApiServer, api_server
 from ends import Tied
-from jobset_cluster import JobSetCluster, install, post, rights_of
+from jobset_cluster import JobSetCluster, install, post, rights_of, workers_template
 from patience import PATIENCE
 
 pytestmark = [*MARKS, CONTROLLERS]
@@ -25,22 +25,7 @@ pytestmark = [*MARKS, CONTROLLERS]
 #: The user that has the rights of the page, and one that has none.
 HOME, STRANGER = "home", "stranger"
 
-TEMPLATE = """
-apiVersion: jobset.x-k8s.io/v1alpha2
-kind: JobSet
-spec:
-  replicatedJobs:
-    - name: worker
-      template:
-        spec:
-          template:
-            spec:
-              terminationGracePeriodSeconds: 1
-              containers:
-                - name: worker
-                  image: example.org/flux-ensemble
-                  resources: {limits: {cpu: 2}}
-"""
+TEMPLATE = workers_template(2)
 
 
 @pytest.fixture(scope="module")
@@ -313,3 +298,43 @@ def test_there_is_no_cluster(api: ApiServer, tmp_path: Path) -> None:
     said = run.end(run.begin(), 1)
     assert "there is no Kubernetes cluster to talk to" in said
     assert "Traceback" not in said
+
+
+@pytest.fixture
+def quota(api: ApiServer) -> Iterator[Callable[[int], None]]:
+    """Limits how many JobSets there may be; the status is its controller's part."""
+    path = "/api/v1/namespaces/default/resourcequotas"
+
+    def ask(method: str, path: str, one: dict[str, Any] | None = None) -> None:
+        kind = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else None
+        client = api.client()._client._client
+        answer = client.request(method, path, json=one, headers=kind)
+        assert answer.is_success, answer.text
+
+    def limit(jobsets: int) -> None:
+        hard = {"count/jobsets.jobset.x-k8s.io": str(jobsets)}
+        used = {"count/jobsets.jobset.x-k8s.io": "0"}
+        ask("PATCH", f"{path}/members", {"spec": {"hard": hard}})
+        ask("PATCH", f"{path}/members/status", {"status": {"hard": hard, "used": used}})
+
+    ask(
+        "POST", path, {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "members"}}
+    )
+    yield limit
+    ask("DELETE", f"{path}/members")
+
+
+def test_a_quota_that_is_used_up_is_waited_for_and_that_is_no_failure(
+    api: ApiServer, cluster: JobSetCluster, tmp_path: Path, quota: Callable[[int], None]
+) -> None:
+    quota(0)
+    run = Run(tmp_path, api, "bounded", 4, count="1")
+    home = run.begin()
+    wait_until(lambda: "exceeded quota: members" in json.dumps(run.status()))
+    assert not cluster.jobsets()
+    quota(5)
+    said = run.end(home)
+    run.once(4)
+    assert "is lost" not in said
+    assert "cannot start a member in Kubernetes: " in said
+    assert "exceeded quota: members" in said
