@@ -1,12 +1,12 @@
-"""The driver: it passes events to the engine, and the engine's commands to their performers.
+"""The driver: it passes events to the engine, and the engine's commands to their host.
 
-    events ──► Driver.post ──► Engine.handle ──► commands ──► queue, caller, timers, host
+    events ──► Driver.post ──► Engine.handle ──► commands ──► queue, caller, timers, output
                    ▲                                                   │
                    └──────────────── outcomes ◄────────────────────────┘
 
 The driver is the same on every queue and in virtual time; `ports` has its contracts. No fault
 escapes `Driver.post`: an exception in the engine or in the performance of a command breaks this one
-ensemble, and its host is informed.
+ensemble, and its `Output` is informed.
 """
 
 from __future__ import annotations
@@ -37,20 +37,18 @@ from flux_ensemble.engine.commands import (
 from flux_ensemble.engine.engine import Engine
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Event, JobsAlike, TimerFired
 from flux_ensemble.faults import ENDINGS
+from flux_ensemble.runtime.host import Host
 from flux_ensemble.runtime.ports import (
     Advice,
     Adviser,
     CallResult,
     Handle,
-    Host,
-    Loop,
-    Marker,
-    Performers,
+    Output,
     Tap,
     WriteAhead,
 )
 
-#: Commands that are output for the host, and so for people.
+#: Commands that are output, for people.
 _TOLD = frozenset((Record, Reply, Finish))
 
 
@@ -59,12 +57,10 @@ class Driver:
 
     Args:
         engine: the ensemble's engine.
-        performers: of its commands.
-        loop: for timers and the time.
-        host: receives records, replies and the end.
+        host: has the loop, and who performs the commands.
+        output: receives records, replies and the end.
         tap: receives each event with its commands, if given.
         ahead: writes each event down, if given.
-        marker: notes each event while it is handled, if given.
 
     Attributes:
         commands: number of commands that have been performed.
@@ -73,32 +69,30 @@ class Driver:
     def __init__(
         self,
         engine: Engine,
-        performers: Performers,
-        loop: Loop,
         host: Host,
+        output: Output,
         tap: Tap | None = None,
         ahead: WriteAhead | None = None,
-        marker: Marker | None = None,
     ) -> None:
         self._engine = engine
-        self._queue = queue = performers.queue
-        self._loop = loop
-        self._start_caller = performers.custom
-        self._host = host
+        self._queue = queue = host.queue
+        self._loop = host.loop
+        self._start_caller = host.custom
+        self._output = output
         self._tap = tap
         self._ahead = ahead
-        self._marker = marker
+        self._marker = host.marker
         self.commands = 0
         self._work: deque[Event | list[Command]] = deque()
-        #: Output for the host, which waits until all other commands have been performed.
+        #: Output, which waits until all other commands have been performed.
         self._told: deque[Command] = deque()
         self._working = False
         self._held = 0
         self._closed = False
         self._timers: dict[str, Handle] = {}
-        self._caller = performers.caller
+        self._caller = host.caller
         self._calls: set[int] = set()
-        self._start_adviser = performers.adviser
+        self._start_adviser = host.adviser
         self._adviser: Adviser | None = None
         self._asks: set[int] = set()
         self._perform: dict[type, Callable[[Any], None]] = {
@@ -110,11 +104,11 @@ class Driver:
             Ask: self._ask,
             StartTimer: self._start_timer,
             StopTimer: lambda command: self._stop_timer(command.key),
-            Record: host.record,
-            Reply: host.reply,
+            Record: output.record,
+            Reply: output.reply,
             Finish: self._finish,
         }
-        if (fleet := performers.fleet) is not None:
+        if (fleet := host.fleet) is not None:
             self._perform[StartMember] = lambda command: fleet.start(command, self.post)
             self._perform[DrainMember] = lambda command: fleet.drain(command, self.post)
             self._perform[EndMember] = lambda command: fleet.end(command, self.post)
@@ -175,14 +169,14 @@ class Driver:
                     self._perform_all(item)
                 else:
                     self._take(item)  # type: ignore[arg-type]
-            self._host.settled()
+            self._output.settled()
         except ENDINGS:
             raise
         except BaseException as error:
             try:
                 self.close()
             finally:
-                self._host.broken(error)
+                self._output.broken(error)
         finally:
             self._working = False
 
@@ -341,7 +335,7 @@ class Driver:
 
     def _finish(self, command: Finish) -> None:
         self._stop()
-        self._host.finish(command)
+        self._output.finish(command)
 
     def _stop(self) -> None:
         """Cancel the timers, and end the running custom functions and requests; these fail."""

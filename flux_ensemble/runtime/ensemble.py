@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from flux_ensemble import eventlog
 from flux_ensemble.document.model import Spec
@@ -29,71 +29,26 @@ from flux_ensemble.runtime.driver import Driver
 from flux_ensemble.runtime.durability.chunks import beside
 from flux_ensemble.runtime.durability.records import Records
 from flux_ensemble.runtime.durability.replay import Facts, Replayed
-from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.eventlog import Log
+from flux_ensemble.runtime.host import Host
 from flux_ensemble.runtime.intake import OfJob, is_wanted, wanted
 from flux_ensemble.runtime.interruption import shown, surplus, unseen
-from flux_ensemble.runtime.ports import (
-    FLEET_EVENTS,
-    Loop,
-    Marker,
-    Performers,
-    Unwritten,
-    WriteAhead,
-)
+from flux_ensemble.runtime.ports import FLEET_EVENTS, Unwritten
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.runtime.rerun import Choice
 from flux_ensemble.texts import bounded
 
 
-class LogPort(WriteAhead, Protocol):
-    """A log of the events of an ensemble, and of entries of its host.
-
-    Attributes:
-        timers: the state of timers after the events that were written.
-        unwritten: why the log cannot be written for now; None if it can.
-    """
-
-    timers: Timers
-    unwritten: Unwritten | None
-
-    def note(
-        self,
-        t: float,
-        name: str,
-        context: Mapping[str, Any],
-        then: Callable[[], None],
-        *,
-        sync: bool = False,
-    ) -> None:
-        """Write an entry for people; `then` is called when it is durable."""
-        ...
-
-    def barrier(self, then: Callable[[], None]) -> None:
-        """Call back when everything written so far is durable."""
-        ...
-
-    def close(self) -> None:
-        """Stop writing."""
-        ...
-
-
 class Ensemble:
-    """A loaded ensemble, and the host of its driver.
+    """A loaded ensemble, and the `Output` of its driver.
 
     Args:
         spec: its document.
+        host: what it runs on; it has a store.
         run: a number that distinguishes it from others of its name.
         cwd: the directory from which it was loaded.
-        performers: of its commands.
-        loop: for timers and the time.
-        log_error: writes a line to the service's log.
-        changed: called when it may have ended, or when its needs may have changed.
-        stirred: called when `Workload.queued` has changed.
-        ahead: makes the log of its events.
         recorder: writes a recording, if given.
         replayed: the result of the replay of its log, if it goes on after a crash.
-        marker: notes each event while its engine handles it, if given.
 
     Attributes:
         member: the queue of its jobs.
@@ -106,34 +61,26 @@ class Ensemble:
     def __init__(
         self,
         spec: Spec,
+        host: Host,
         *,
         run: int,
         cwd: str,
-        performers: Performers,
-        loop: Loop,
-        log_error: Callable[[str], None],
-        changed: Callable[[Ensemble], None],
-        ahead: Callable[[Ensemble], LogPort],
         recorder: Recorder | None = None,
         replayed: Replayed | None = None,
-        marker: Marker | None = None,
-        stirred: Callable[[Ensemble], None] = lambda _: None,
     ) -> None:
         self.name = spec.name
         self.run = run
         self.cwd = cwd
-        self.member = performers.queue
-        self.fleet = performers.fleet
+        self.member = host.queue
+        self.fleet = host.fleet
         self.engine = Engine(spec) if replayed is None else replayed.engine
         self.facts = Facts() if replayed is None else replayed.facts
         self.absent = 0.0
         self.records = Records() if replayed is None else replayed.records
         self.records.follow(self.engine.records)
         self.log = Log() if replayed is None else Log(replayed.entries, replayed.total)
-        self._loop = loop
-        self._log_error = log_error
-        self._changed = changed
-        self._stirred = stirred
+        self._host = host
+        self._loop = host.loop
         self._was_queued = False
         self._answers = Answers(0 if replayed is None else replayed.timers.last_request)
         self._wants: tuple[object, ...] = ()
@@ -141,9 +88,10 @@ class Ensemble:
         self._recorder = recorder
         if recorder is not None:
             # Not at once: the recorder calls this from within the driver.
-            recorder.failed = lambda: loop.timer(0.0, self._end_recording)
-        self._ahead = ahead(self)
-        self._driver = Driver(self.engine, performers, loop, self, recorder, self._ahead, marker)
+            recorder.failed = lambda: host.loop.timer(0.0, self._end_recording)
+        assert host.store is not None
+        self._ahead = host.store(self)
+        self._driver = Driver(self.engine, host, self, recorder, self._ahead)
         self._live = not (self.stopped or (self.engine.ended and self.engine.idle))
         if not self._live:
             self.log.close()
@@ -361,7 +309,7 @@ class Ensemble:
         if not self._live and self.stopped is None:
             self._live = True
             self.log.reopen()
-            self._changed(self)
+            self._host.changed(self)
 
     def job_event(self, event: JobEvent) -> None:
         """Take in an event of a job."""
@@ -378,7 +326,7 @@ class Ensemble:
         """Cancel a job that has the tag of another job, or a tag that the ensemble never gave."""
         assert event.tag is not None
         self.note(eventlog.Violation(**self.engine.named(event.job), **event.tag._asdict()))
-        self._log_error(f"{self.name}: {surplus(event.job, event.tag)}; it is cancelled")
+        self._host.log_error(f"{self.name}: {surplus(event.job, event.tag)}; it is cancelled")
         command = CancelJobs(0, (event.job,), "its tag is that of another job of the ensemble")
         self.member.cancel(command, lambda _: None)
 
@@ -433,7 +381,7 @@ class Ensemble:
         reason = bounded(reason)
         text = f"{reason}\n{bounded(detail)}".rstrip()
         for line in text.splitlines():
-            self._log_error(f"{self.name}: {line}")
+            self._host.log_error(f"{self.name}: {line}")
         self.note(eventlog.Error(text=text))
         if self.stopped is not None:
             return
@@ -443,7 +391,7 @@ class Ensemble:
             was_live = self._live
             self._retire()
             if was_live:
-                self._changed(self)
+                self._host.changed(self)
 
         kind = eventlog.Stopped if self.engine.ended else eventlog.Finish
         self.note(kind(state="failed", reason=reason, stopped=True), durable)
@@ -455,7 +403,7 @@ class Ensemble:
         self._answers.close(RequestError(number, reason))
         self._retire()
 
-    # -- output: the driver's host --------------------------------------------------
+    # -- the driver's output --------------------------------------------------------
 
     def record(self, entry: Record) -> None:
         """Keep an entry of the eventlog."""
@@ -473,16 +421,16 @@ class Ensemble:
         engine = self.engine
         if self._was_queued != engine.workload.queued:
             self._was_queued = not self._was_queued
-            self._stirred(self)
+            self._host.stirred(self)
         if engine.ended and engine.idle and self._live and self._driver.quiet:
             self._retire()
-            self._changed(self)
+            self._host.changed(self)
         elif self._wants_version != (version := engine.wants_version):
             self._wants_version = version
             wants = (*self.needs, *engine.wants_of_member)
             if self._wants != wants:
                 self._wants = wants
-                self._changed(self)
+                self._host.changed(self)
 
     def broken(self, error: BaseException) -> None:
         """Fail because of a fault in the engine, or in the performance of its commands."""
@@ -505,5 +453,5 @@ class Ensemble:
             return
         recorder.close()
         if recorder.problem is not None:
-            self._log_error(f"{self.name}: {recorder.problem}")
+            self._host.log_error(f"{self.name}: {recorder.problem}")
             self.note(eventlog.Error(text=recorder.problem))

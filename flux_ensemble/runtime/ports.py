@@ -1,7 +1,7 @@
-"""The contracts of an ensemble with its surroundings: loop, queue, log, caller, host, scaler.
+"""The contracts of an ensemble with its surroundings: what is in its `host.Host`.
 
 The `driver` needs a `Loop` for timers and a `Queue` that performs the commands which concern the
-queue. The engine's output for people (log entries, replies, the end) goes to its `Host`. With a
+queue. The engine's output for people (log entries, replies, the end) goes to its `Output`. With a
 `WriteAhead`, the commands of an event are performed when the event is written down, and meanwhile
 the engine takes in further events.
 """
@@ -248,28 +248,8 @@ class Adviser(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Performers:
-    """The performers of an ensemble's commands.
-
-    Args:
-        queue: of its jobs.
-        custom: starts the caller of custom functions, given their states; called when the first
-            function is due.
-        caller: the caller of custom functions, if it has been started.
-        adviser: starts the source of points for searches; called with the first request.
-        fleet: starts and ends members, for documents with `members`.
-    """
-
-    queue: Queue
-    custom: Callable[[Mapping[str, Any]], Caller]
-    caller: Caller | None = None
-    adviser: Callable[[], Adviser] | None = None
-    fleet: Fleet | None = None
-
-
-class Host(Protocol):
-    """The host of a driver: it receives the engine's output, and is informed of faults."""
+class Output(Protocol):
+    """The receiver of the output of a driver's engine; it is informed of faults, too."""
 
     def record(self, entry: Record) -> None:
         """Keep an entry of the eventlog."""

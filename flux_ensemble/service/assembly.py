@@ -19,13 +19,13 @@ from flux_ensemble.queues.flux.loop import FluxLoop, guard
 from flux_ensemble.queues.flux.member import FluxMember
 from flux_ensemble.queues.flux.queue import FluxQueue
 from flux_ensemble.queues.flux.submission import EnsembleRun
-from flux_ensemble.runtime.custom.caller import FunctionCaller
-from flux_ensemble.runtime.custom.output import PrintedOutput
+from flux_ensemble.runtime.custom.caller import FunctionCaller, caller_of
 from flux_ensemble.runtime.durability.batches import identity
 from flux_ensemble.runtime.durability.replay import Replayed
 from flux_ensemble.runtime.durability.wal import WriteAheadLog, pace
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.runtime.ports import Performers, Scaler
+from flux_ensemble.runtime.host import Host
+from flux_ensemble.runtime.ports import Scaler
 from flux_ensemble.runtime.recording import Recorder
 from flux_ensemble.service.fleet import MemberFleet
 from flux_ensemble.service.fleets import Fleets
@@ -132,27 +132,23 @@ class Assembly:
                 fleet.ensemble, fleet.durable = ensemble, wal.barrier
             return wal
 
-        ensemble = Ensemble(
-            spec,
-            run=load["run"],
-            cwd=load["cwd"],
-            performers=Performers(
-                member,
-                lambda states: self._caller(spec, load, loop, ensemble.note, states),
-                caller=None if prepared is None else prepared.caller,
-                adviser=lambda: parts("advisers")[0].processes(
-                    spec, loop, log=self._log_of(spec), **where
-                ),
-                fleet=fleet,
-            ),
+        host = Host(
             loop=loop,
+            queue=member,
+            custom=lambda states: self._caller(spec, load, loop, ensemble.note, states),
+            caller=None if prepared is None else prepared.caller,
+            adviser=lambda: parts("advisers")[0].processes(
+                spec, loop, log=self._log_of(spec), **where
+            ),
+            fleet=fleet,
+            store=put_down,
+            marker=self._marks.of(spec.name, load["run"]),
             log_error=self._error,
             changed=self._changed,
-            ahead=put_down,
-            recorder=recorder,
-            replayed=replayed,
-            marker=self._marks.of(spec.name, load["run"]),
             stirred=self._stirred,
+        )
+        ensemble = Ensemble(
+            spec, host, run=load["run"], cwd=load["cwd"], recorder=recorder, replayed=replayed
         )
         if prepared is not None:
             prepared.ensemble = ensemble
@@ -204,18 +200,15 @@ class Assembly:
         note: Callable[[eventlog.Entry], None],
         states: Mapping[str, Any] | None = None,
     ) -> FunctionCaller:
-        return FunctionCaller(
+        return caller_of(
+            spec,
             loop,
-            source=spec.custom,
-            source_at=spec.custom_at,
-            plugins=spec.plugins,
+            note,
+            self._log_of(spec),
             environment=load["environment"],
             cwd=load["cwd"],
             uri=self._uri,
             states=states,
-            printed=PrintedOutput(note).take,
-            info={"name": spec.name, "directory": spec.directory},
-            log=self._log_of(spec),
         )
 
     def _log_of(self, spec: Spec) -> Callable[[str, str], None]:

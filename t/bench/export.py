@@ -74,7 +74,7 @@ def store(stage: Stage, rows: int) -> None:
     from flux_ensemble.runtime.durability.batches import identity
     from flux_ensemble.runtime.durability.wal import WriteAheadLog
     from flux_ensemble.runtime.ensemble import Ensemble
-    from flux_ensemble.runtime.ports import Performers
+    from flux_ensemble.runtime.host import Host
     from flux_ensemble.service.store.kvs import KvsStores
 
     faults: list[BaseException | str] = []
@@ -96,16 +96,14 @@ def store(stage: Stage, rows: int) -> None:
     def no_worker(_: object) -> Any:
         raise AssertionError("there are no custom functions")
 
-    ensemble = Ensemble(
-        spec,
-        run=1,
-        cwd=where["cwd"],
-        performers=Performers(FluxMember(queue, EnsembleRun(spec, 1, **where)), no_worker),
+    host = Host(
         loop=loop,
+        queue=FluxMember(queue, EnsembleRun(spec, 1, **where)),
+        custom=no_worker,
+        store=put_down,
         log_error=faults.append,
-        changed=lambda _: None,
-        ahead=put_down,
     )
+    ensemble = Ensemble(spec, host, run=1, cwd=where["cwd"])
     ensemble.note(eventlog.Load(document=load["spec"]))
     ensemble.start()
     firing = Firing("user", 0, "sim", 0, rows)

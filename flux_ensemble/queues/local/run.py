@@ -64,11 +64,11 @@ from flux_ensemble.queues.local.run_queue import RunQueue, RunSide, make_queue
 from flux_ensemble.queues.local.state_dir import StateLog, kept_files
 from flux_ensemble.queues.virtual.cluster import UnsatisfiableError, VirtualCluster
 from flux_ensemble.runtime.answers import Answer
-from flux_ensemble.runtime.custom.caller import FunctionCaller, FunctionResult
-from flux_ensemble.runtime.custom.output import PrintedOutput
+from flux_ensemble.runtime.custom.caller import FunctionCaller, FunctionResult, caller_of
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.runtime.ports import Adviser, Fleet, Handle, Performers
+from flux_ensemble.runtime.host import Host
+from flux_ensemble.runtime.ports import Adviser, Fleet, Handle
 from flux_ensemble.runtime.recording import Recorder
 
 #: Seconds between two snapshots of status and metrics. Those of a thousand members are large: then
@@ -230,18 +230,14 @@ class CheckedFunctions:
             self._checked.close()
 
     def _start(self, states: Mapping[str, Any]) -> FunctionCaller:
-        spec = self._spec
-        return FunctionCaller(
+        return caller_of(
+            self._spec,
             self._loop,
-            source=spec.custom,
-            source_at=spec.custom_at,
-            plugins=spec.plugins,
+            self._printed,
+            self._said,
             environment=self._environment,
             cwd=self._cwd,
-            info={"name": spec.name, "directory": spec.directory},
-            log=self._said,
             states=states,
-            printed=PrintedOutput(self._printed).take,
         )
 
     def _said(self, level: str, text: str) -> None:
@@ -358,22 +354,18 @@ class LocalRun:
 
     def _make_ensemble(self, cwd: str, recorder: Recorder | None) -> Ensemble:
         home = self._home
-        ensemble = Ensemble(
-            self._spec,
-            run=int(time.time() * 1e6) if home is None else home.run,
-            cwd=cwd,
-            performers=Performers(
-                self._queue.member,
-                lambda states: self._functions.caller(states),
-                adviser=self._start_adviser,
-                fleet=None if home is None else home.fleet,
-            ),
+        host = Host(
             loop=self._loop,
+            queue=self._queue.member,
+            custom=lambda states: self._functions.caller(states),
+            adviser=self._start_adviser,
+            fleet=None if home is None else home.fleet,
+            store=lambda _: self._events,
             log_error=self._listener.note,
             changed=lambda _: self._changed(),
-            ahead=lambda _: self._events,
-            recorder=recorder,
         )
+        run = int(time.time() * 1e6) if home is None else home.run
+        ensemble = Ensemble(self._spec, host, run=run, cwd=cwd, recorder=recorder)
         if home is not None:
             home.belongs(ensemble, self._events.barrier)
         return ensemble

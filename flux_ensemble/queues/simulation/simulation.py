@@ -44,7 +44,8 @@ from flux_ensemble.queues.simulation.uniforms import Uniforms
 from flux_ensemble.queues.virtual.cluster import Capacity, VirtualCluster
 from flux_ensemble.queues.virtual.shapes import Shapes
 from flux_ensemble.runtime.driver import Driver
-from flux_ensemble.runtime.ports import Performers, Queue, Tap
+from flux_ensemble.runtime.host import Host
+from flux_ensemble.runtime.ports import Queue, Tap
 from flux_ensemble.texts import listed
 from flux_ensemble.words import counted, in_words
 
@@ -211,7 +212,7 @@ def resolve(
 
 
 class Simulation:
-    """A host that runs its ensemble in virtual time: a `runtime.ports.Host`.
+    """A run of an ensemble in virtual time; also the `Output` of its driver.
 
     Args:
         spec: the ensemble's document.
@@ -256,13 +257,13 @@ class Simulation:
         self._calls: Counter[str] = Counter()
         self._driver = Driver(
             self._engine,
-            Performers(
-                member,
-                lambda _: Caller(spec.packaged, self._calls),
+            Host(
+                loop=self._loop,
+                queue=member,
+                custom=lambda _: Caller(spec.packaged, self._calls),
                 adviser=lambda: parts("simulation")[0].adviser(spec, seed),
                 fleet=fleet,
             ),
-            self._loop,
             self,
             tap,
         )
@@ -313,7 +314,7 @@ class Simulation:
         if self._ended and not self._queues.active:
             self._loop.stop()
 
-    # -- the host -----------------------------------------------------------------
+    # -- the output ---------------------------------------------------------------
 
     def record(self, entry: Record) -> None:
         """Keep an entry of the eventlog."""

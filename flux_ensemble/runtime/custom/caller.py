@@ -6,8 +6,7 @@ a sentence and a traceback. A process that hangs, ends or sends invalid messages
 descendants, and the next call starts a new one. Callbacks come from the loop only, never from
 within `call`.
 
-    caller = FunctionCaller(loop, source=..., plugins=..., environment=..., cwd=..., info=...,
-                            log=...)
+    caller = caller_of(spec, loop, note, log, environment=..., cwd=...)
     caller.call("f", kwargs, 60.0, done)
     caller.close()
 """
@@ -26,11 +25,14 @@ from typing import TYPE_CHECKING, Any
 from flux_ensemble.document.plain_data import check_plain
 from flux_ensemble.document.problems import Problems, TooMany
 from flux_ensemble.runtime.custom.child import MAX_DETAIL
+from flux_ensemble.runtime.custom.output import PrintedOutput
 from flux_ensemble.runtime.custom.process import FunctionProcess
 from flux_ensemble.runtime.custom.state import MAX_STATE
 from flux_ensemble.texts import bounded, shown
 
 if TYPE_CHECKING:
+    from flux_ensemble.document.model import Spec
+    from flux_ensemble.eventlog import Entry
     from flux_ensemble.runtime.ports import Handle, Loop
 
 #: Seconds that a process may take to start and to load the functions.
@@ -357,3 +359,36 @@ def _said(message: Mapping[str, Any], key: str) -> str:
     """Return a text of a failure; any other value is shortened, since it may nest too deep."""
     text = message.get(key)
     return text if isinstance(text, str) else f"({key}: expected text, not {shown(text)})"
+
+
+def caller_of(
+    spec: Spec,
+    loop: Loop,
+    note: Callable[[Entry], None],
+    log: Callable[[str, str], None],
+    *,
+    environment: Mapping[str, str],
+    cwd: str,
+    uri: str | None = None,
+    states: Mapping[str, Any] | None = None,
+) -> FunctionCaller:
+    """Return the caller of the custom functions of a document.
+
+    Args:
+        spec: the document.
+        note: receives entries of the eventlog, with the output of calls.
+        loop, log, environment, cwd, uri, states: as for `FunctionCaller`.
+    """
+    return FunctionCaller(
+        loop,
+        source=spec.custom,
+        source_at=spec.custom_at,
+        plugins=spec.plugins,
+        environment=environment,
+        cwd=cwd,
+        info={"name": spec.name, "directory": spec.directory},
+        log=log,
+        printed=PrintedOutput(note).take,
+        uri=uri,
+        states=states,
+    )

@@ -41,7 +41,8 @@ from flux_ensemble.runtime.durability.batches import Batch, identity
 from flux_ensemble.runtime.durability.replay import Replayed
 from flux_ensemble.runtime.durability.wal import WriteAheadLog
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.runtime.ports import Done, Performers
+from flux_ensemble.runtime.host import Host
+from flux_ensemble.runtime.ports import Done
 from flux_ensemble.service.marks import Marks
 from flux_ensemble.service.needs import Needs
 from flux_ensemble.service.recovery.recovery import Recovery
@@ -718,22 +719,17 @@ class Service:
                 replayed=replayed,
             )
 
-        return Ensemble(
-            spec,
-            run=load["run"],
-            cwd="/",
-            performers=Performers(
-                Member(self.queue, EnsembleRun(spec, load["run"], {}, "/")),  # type: ignore[arg-type]
-                lambda _: Caller(self),
-                adviser=lambda: Adviser(self, spec),
-            ),
+        host = Host(
             loop=self.loop,
+            queue=Member(self.queue, EnsembleRun(spec, load["run"], {}, "/")),  # type: ignore[arg-type]
+            custom=lambda _: Caller(self),
+            adviser=lambda: Adviser(self, spec),
+            store=put_down,
             log_error=self.errors.append,
             changed=self._changed,
-            ahead=put_down,
-            replayed=replayed,
             stirred=lambda ensemble: self.needs.stirred(ensemble),
         )
+        return Ensemble(spec, host, run=load["run"], cwd="/", replayed=replayed)
 
     def _changed(self, ensemble: Ensemble) -> None:
         self.needs.update(ensemble)

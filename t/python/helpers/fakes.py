@@ -1,4 +1,4 @@
-"""Stand-ins for what surrounds an engine: a loop, a member, a worker, a host, a reader."""
+"""Stand-ins for what surrounds an engine: `FakeHost` has all that an ensemble runs on."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from flux_ensemble.engine.commands import (
 )
 from flux_ensemble.engine.events import CommandDone, CommandFailed, Tag
 from flux_ensemble.runtime.durability.batches import Batch
+from flux_ensemble.runtime.durability.wal import WriteAheadLog
+from flux_ensemble.runtime.host import Host
 from flux_ensemble.runtime.ports import Done
 
 
@@ -110,7 +112,9 @@ class FakeCaller:
         self.closed = True
 
 
-class FakeHost:
+class FakeOutput:
+    """Keeps the output of a driver."""
+
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.replies: list[Reply] = []
@@ -188,6 +192,42 @@ class MemoryStore:
     def lines(self) -> list[str]:
         """The text of the log."""
         return "".join(batch.text for batch in self.batches).splitlines(keepends=True)
+
+
+@dataclass(kw_only=True)
+class FakeHost(Host):
+    """The host of a driver or an ensemble, where nothing is real but the log.
+
+    Attributes:
+        kept: takes the batches of the log.
+        gate: of the log.
+        callers: those of custom functions that were started.
+        lines: what the log of the service has.
+        changes: the ensembles that have changed, each time.
+    """
+
+    loop: FakeLoop = field(default_factory=FakeLoop)
+    queue: FakeMember = field(default_factory=FakeMember)
+    custom: Callable[[Mapping[str, Any]], FakeCaller] = field(init=False)
+    kept: MemoryStore = field(default_factory=MemoryStore)
+    gate: FakeGate = field(default_factory=FakeGate)
+    callers: list[FakeCaller] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    changes: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.custom, self.store = self._caller, self.log_of
+        self.log_error, self.changed = self.lines.append, self.changes.append
+
+    def _caller(self, states: Mapping[str, Any]) -> FakeCaller:
+        self.callers.append(FakeCaller())
+        return self.callers[-1]
+
+    def log_of(self, subject: Any, identity: str = "test") -> WriteAheadLog:
+        """The log of the events of an ensemble."""
+        return WriteAheadLog(
+            self.kept, self.loop, subject, self.lines.append, self.gate, identity=identity
+        )
 
 
 class Reader:

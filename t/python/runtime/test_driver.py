@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fakes import FakeCaller, FakeHost, FakeLoop, FakeMember, Result
+from fakes import (
+    FakeHost,
+    FakeOutput,
+    Result,
+)
 from play import document, on_start
 
 from flux_ensemble.document.loading import load_mapping
@@ -21,7 +25,7 @@ from flux_ensemble.engine.events import (
     Started,
 )
 from flux_ensemble.runtime.driver import Driver
-from flux_ensemble.runtime.ports import Done, Performers, Tap
+from flux_ensemble.runtime.ports import Done, Tap
 
 
 class Faulty:
@@ -36,14 +40,9 @@ class Bench:
 
     def __init__(self, tap: Tap | None = None, **given: Any) -> None:
         self.engine = Engine(load_mapping(document(**given)))
-        self.loop, self.member, self.host = FakeLoop(), FakeMember(), FakeHost()
-        self.callers: list[FakeCaller] = []
-        performers = Performers(self.member, self._caller)
-        self.driver = Driver(self.engine, performers, self.loop, self.host, tap)
-
-    def _caller(self, _: object) -> FakeCaller:
-        self.callers.append(FakeCaller())
-        return self.callers[-1]
+        self.host, self.output = FakeHost(), FakeOutput()
+        self.loop, self.member, self.callers = self.host.loop, self.host.queue, self.host.callers
+        self.driver = Driver(self.engine, self.host, self.output, tap)
 
     def start(self) -> Bench:
         self.driver.post(Started(1000.0))
@@ -54,7 +53,7 @@ class Bench:
 
     @property
     def names(self) -> list[str]:
-        return [record.name for record in self.host.records]
+        return [record.name for record in self.output.records]
 
 
 CUSTOM = "def f(**kwargs): ..."
@@ -72,7 +71,7 @@ def test_a_member_is_asked_for_another_size_and_its_refusal_comes_back() -> None
     bench.driver.post(MemberChanged(1000.0, "default", 2, 2, 2, 1, 4))
     bench.start()
     assert bench.names[:4] == ["start", "fire", "scale", "outcome"]
-    assert bench.host.records[3].context["reason"] == "the instance has a fixed size"
+    assert bench.output.records[3].context["reason"] == "the instance has a fixed size"
 
 
 def test_what_is_posted_from_within_waits_for_its_turn() -> None:
@@ -85,7 +84,7 @@ def test_what_is_posted_from_within_waits_for_its_turn() -> None:
     bench.start()
     # The member answers at once, and yet both commands of the first event come first.
     assert handled == [(Started, 0), (CommandDone, 2), (CommandDone, 2)]
-    assert len(bench.host.settlings) == 1
+    assert len(bench.output.settlings) == 1
 
 
 def test_what_people_read_comes_after_what_later_events_have_the_queue_do(
@@ -97,7 +96,7 @@ def test_what_people_read_comes_after_what_later_events_have_the_queue_do(
     def record(*_: Any) -> None:
         submitted.append(len(benches[0].member.submitted))
 
-    monkeypatch.setattr(FakeHost, "record", record)
+    monkeypatch.setattr(FakeOutput, "record", record)
     benches.append(Bench(rules=[on_start("a")], finish="never"))
     request = Request(1000.0, 1, "submit", {"group": "b"})
     benches[0].driver.post(Started(1000.0), request)
@@ -107,7 +106,7 @@ def test_what_people_read_comes_after_what_later_events_have_the_queue_do(
 def test_what_was_put_down_is_told_though_a_later_event_is_a_fault() -> None:
     bench = Bench(rules=[on_start("a")], finish="never")
     bench.driver.post(Started(1000.0), Request(1000.0, 1, "cancel", {"group": Faulty()}))
-    assert [type(error) for error in bench.host.errors] == [ZeroDivisionError]
+    assert [type(error) for error in bench.output.errors] == [ZeroDivisionError]
     assert bench.names == ["start", "fire"]
 
 
@@ -115,7 +114,7 @@ def test_an_exception_closes_the_driver_and_the_host_is_told() -> None:
     bench = Bench(finish="never").start()
     bench.ask("cancel", group=Faulty())
     bench.ask("pause")
-    assert [type(error) for error in bench.host.errors] == [ZeroDivisionError]
+    assert [type(error) for error in bench.output.errors] == [ZeroDivisionError]
     assert len(bench.member.revocations) == 1
 
 
@@ -134,7 +133,7 @@ def test_a_fault_of_whatever_kind_is_no_more_than_that(
     monkeypatch.setattr(bench.member, "submit", fail)
     bench.start()
     bench.ask("pause")
-    assert bench.host.errors == [error]
+    assert bench.output.errors == [error]
 
 
 @pytest.mark.parametrize("ending", [KeyboardInterrupt, SystemExit, GeneratorExit])
@@ -148,7 +147,7 @@ def test_who_wants_the_process_to_end_is_obeyed(
     monkeypatch.setattr(bench.member, "submit", fail)
     with pytest.raises(ending):
         bench.start()
-    assert not bench.host.errors
+    assert not bench.output.errors
 
 
 def test_an_exception_of_the_member_is_caught_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +157,7 @@ def test_an_exception_of_the_member_is_caught_too(monkeypatch: pytest.MonkeyPatc
     bench = Bench(rules=[on_start("a")])
     monkeypatch.setattr(bench.member, "submit", fail)
     bench.start()
-    assert [type(error) for error in bench.host.errors] == [RuntimeError]
+    assert [type(error) for error in bench.output.errors] == [RuntimeError]
 
 
 def test_a_timer_fires_once_and_is_stopped_when_the_ensemble_ends() -> None:
@@ -183,7 +182,7 @@ def test_a_custom_function_is_called_in_a_worker_that_is_started_once() -> None:
     bench.callers[0].calls[0][2](Result(True))
     bench.callers[0].calls[1][2](Result(False, reason="it raised", detail="Traceback"))
     assert bench.names.count("custom-error") == 1
-    assert bench.host.finished[0].state == "completed"
+    assert bench.output.finished[0].state == "completed"
 
 
 def test_the_worker_is_closed_when_the_ensemble_ends_and_late_results_are_ignored() -> None:
@@ -191,9 +190,9 @@ def test_the_worker_is_closed_when_the_ensemble_ends_and_late_results_are_ignore
     bench.ask("terminate")
     caller = bench.callers[0]
     assert caller.closed
-    before = list(bench.host.records)
+    before = list(bench.output.records)
     caller.calls[0][2](Result(True))
-    assert bench.host.records == before
+    assert bench.output.records == before
     assert bench.engine.idle
 
 
@@ -213,7 +212,7 @@ def test_a_closed_driver_ignores_events() -> None:
     bench = Bench(rules=[on_start("a")])
     bench.driver.close()
     bench.start()
-    assert not bench.host.records
+    assert not bench.output.records
     assert not bench.member.submitted
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fakes import FakeCaller, FakeGate, FakeHost, FakeLoop, FakeMember, MemoryStore
+from fakes import (
+    FakeHost,
+    FakeOutput,
+)
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.encoding import dumps
@@ -25,8 +28,7 @@ from flux_ensemble.engine.snapshot import dump
 from flux_ensemble.runtime.driver import Driver
 from flux_ensemble.runtime.durability.chunks import beside
 from flux_ensemble.runtime.durability.replay import Facts, replay
-from flux_ensemble.runtime.durability.wal import WriteAheadLog
-from flux_ensemble.runtime.ports import Done, Performers
+from flux_ensemble.runtime.ports import Done
 
 IDENTITY = "'lives', run 1"
 
@@ -64,16 +66,15 @@ class Run:
         self.engine = Engine(SPEC)
         self.engine.stats.keep_values()
         self.engine.records.keep()
-        self.member, self.store, self.host = FakeMember(), MemoryStore(), FakeHost()
-        loop = FakeLoop()
-        self.wal = WriteAheadLog(self.store, loop, self, print, FakeGate(), IDENTITY)
+        host = FakeHost(fleet=Pool())
+        self.member, self.store, self.output = host.queue, host.kept, FakeOutput()
+        self.wal = host.log_of(self, IDENTITY)
         self.tapped: list[tuple[Event, int]] = []
         self.asked = 0
         driver = Driver(
             self.engine,
-            Performers(self.member, lambda _: FakeCaller(), fleet=Pool()),
-            loop,
-            self.host,
+            host,
+            self.output,
             lambda event, commands: self.tapped.append((event, len(commands))),
             self.wal,
         )
@@ -129,7 +130,7 @@ def test_all_comes_to_the_same_as_of_jobs_that_are_handled_one_by_one(
     runs: tuple[Run, Run],
 ) -> None:
     together, singly = runs
-    assert not together.host.errors
+    assert not together.output.errors
     assert (together.asked, singly.asked) == (0, 40)
     assert together.engine.state == "completed"
     assert dumps(dump(together.engine)) == dumps(dump(singly.engine))

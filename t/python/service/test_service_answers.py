@@ -6,7 +6,11 @@ import errno
 from collections.abc import Callable
 from typing import Any
 
-from fakes import FakeCaller, FakeGate, FakeLoop, FakeMember, MemoryStore
+from fakes import (
+    FakeHost,
+    FakeMember,
+    MemoryStore,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from play import document, on_start
@@ -16,9 +20,8 @@ from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import CommandDone, CommandFailed
-from flux_ensemble.runtime.durability.wal import WriteAheadLog
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.runtime.ports import Done, Performers
+from flux_ensemble.runtime.ports import Done
 
 
 class Queue(FakeMember):
@@ -47,21 +50,15 @@ class Bench:
     """One ensemble, whose KVS and queue do what a test says, and those who have asked."""
 
     def __init__(self) -> None:
-        self.loop = FakeLoop()
-        self.store = MemoryStore(at_once=False)
         self.queue = Queue()
+        host = FakeHost(queue=self.queue, kept=MemoryStore(at_once=False))
+        self.loop, self.store = host.loop, host.kept
         self.asked: list[Asked] = []
         self.ensemble = Ensemble(
             load_mapping(document(rules=[on_start("a", count=2)], finish="never")),
+            host,
             run=1,
             cwd="/w",
-            performers=Performers(self.queue, lambda _: FakeCaller()),
-            loop=self.loop,
-            log_error=lambda text: None,
-            changed=lambda ensemble: None,
-            ahead=lambda ensemble: WriteAheadLog(
-                self.store, self.loop, ensemble, print, FakeGate(), identity="test"
-            ),
         )
         self.ensemble.owe(self._asks("load"))
         self.ensemble.note(eventlog.Load(document={}))

@@ -7,7 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from fakes import FakeCaller, FakeGate, FakeLoop, FakeMember, MemoryStore, Reader
+from fakes import (
+    FakeHost,
+    FakeLoop,
+    FakeMember,
+    Reader,
+)
 from play import document, on_start
 
 from flux_ensemble import eventlog
@@ -16,9 +21,8 @@ from flux_ensemble.engine.commands import SubmitJobs
 from flux_ensemble.engine.errors import RequestError
 from flux_ensemble.engine.events import Absent, CommandFailed, Tag
 from flux_ensemble.runtime.durability.replay import KEPT_ERRORS, Replayed
-from flux_ensemble.runtime.durability.wal import WriteAheadLog
 from flux_ensemble.runtime.ensemble import Ensemble
-from flux_ensemble.runtime.ports import Done, Performers
+from flux_ensemble.runtime.ports import Done
 from flux_ensemble.service.registry import KEPT_ENDED, Ensembles
 from flux_ensemble.service.tracker import Tracker, job_name
 
@@ -66,15 +70,9 @@ class Bench:
         member = Queue()
         ensemble = Ensemble(
             load_mapping(document(name=name, **given)),
+            FakeHost(queue=member, loop=self.loop, lines=self.log, changes=self.changes),
             run=run,
             cwd="/w",
-            performers=Performers(member, lambda _: FakeCaller()),
-            loop=self.loop,
-            log_error=self.log.append,
-            changed=self.changes.append,
-            ahead=lambda ensemble: WriteAheadLog(
-                MemoryStore(), self.loop, ensemble, self.log.append, FakeGate(), identity=name
-            ),
             replayed=replayed,
         )
         self.ensembles.add(ensemble)

@@ -7,7 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fakes import FakeCaller, FakeHost, FakeLoop
+from fakes import (
+    FakeHost,
+    FakeOutput,
+)
 
 from flux_ensemble.document.loading import load_mapping
 from flux_ensemble.engine.commands import SubmitJobs
@@ -28,7 +31,6 @@ from flux_ensemble.runtime.driver import Driver
 from flux_ensemble.runtime.durability.timers import Timers
 from flux_ensemble.runtime.eventlog import Log
 from flux_ensemble.runtime.intake import wanted
-from flux_ensemble.runtime.ports import Performers
 from flux_ensemble.service.marks import describe
 from flux_ensemble.service.tracker import Tracker
 
@@ -172,8 +174,7 @@ def test_a_job_that_nobody_has_sent_is_a_violation() -> None:
 
 
 def driver_of(taker: Taker) -> Driver:
-    performers = Performers(taker.member, lambda _: FakeCaller())
-    return Driver(taker.engine, performers, FakeLoop(), FakeHost())
+    return Driver(taker.engine, FakeHost(queue=taker.member), FakeOutput())
 
 
 def test_a_job_that_comes_twice_at_once_is_a_violation_the_second_time() -> None:
