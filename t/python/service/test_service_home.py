@@ -287,8 +287,8 @@ def test_an_ensemble_in_python_has_workers_that_call_it(
 ) -> None:
     """As the same document has with `run`: a home is part of each run of this machine."""
 
-    def providers(loop: LocalLoop, log: Any, made: Any) -> SiteProviders:
-        return SiteProviders(loop, log, {"slurm": Provider(loop, bench.site)})
+    def providers(loop: LocalLoop, log: Any, given: Any, directory: Path) -> SiteProviders:
+        return SiteProviders(loop, log, {"slurm": Provider(loop, bench.site)}, directory)
 
     monkeypatch.setattr("flux_ensemble.service.home.SiteProviders", providers)
     job = Job(name="sim", command=f"sh -c 'echo {{s}} >>{bench.ran}'", params={"s": [1, 2, 3]})
