@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 
 #: The folders, which are the values of `from`. The first is the default.
@@ -30,3 +31,12 @@ def part(provider: str, name: str) -> ModuleType:
     'Slurm'
     """
     return import_module(f"{__package__}.queues.providers.{provider}.{name}")
+
+
+def has_part(provider: str, name: str) -> bool:
+    """Return whether a provider has a module.
+
+    >>> has_part("slurm", "checks"), has_part("local", "checks")
+    (True, False)
+    """
+    return find_spec(f"{__package__}.queues.providers.{provider}.{name}") is not None

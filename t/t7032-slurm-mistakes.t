@@ -110,6 +110,26 @@ test_expect_success SLURM 'the limit of an account is waited for, and that is no
 	is 4 "$(sort -u limit.ran | wc -l)" && ! grep "failure\|is lost" limit.out
 '
 
+test_expect_success SLURM 'doctor asks Slurm whether it would take the members' '
+	slurm_with "PartitionName=short Nodes=ALL MaxTime=1" "PartitionName=night Nodes=ALL State=DOWN" &&
+	on_workers fine 2 "duration: 1m, options: {partition: short}" true &&
+	flux-ensemble doctor fine.yaml >fine.out && cat fine.out &&
+	grep "^site  *ok  *hpc: partition short is up, with $slurm_nodes nodes" fine.out &&
+	on_workers long 2 "duration: 1h, options: {partition: short}" true &&
+	test_expect_code 1 flux-ensemble doctor long.yaml >long.out && cat long.out &&
+	grep "partition short gives 1m at most, and a member" long.out &&
+	on_workers near 2 "options: {partition: shirt}" true &&
+	test_expect_code 1 flux-ensemble doctor near.yaml >near.out && cat near.out &&
+	grep "there is no partition .shirt." near.out && grep "did you mean .short." near.out &&
+	on_workers big 2 "nodes: 99, options: {partition: short}" true &&
+	sed -i "s/runs: tasks, exclusive: false, cores: 2, //" big.yaml &&
+	test_expect_code 1 flux-ensemble doctor big.yaml >big.out && cat big.out &&
+	grep "gives $slurm_nodes nodes at most, and a member" big.out &&
+	on_workers asleep 2 "options: {partition: night}" true &&
+	flux-ensemble doctor asleep.yaml >asleep.out && cat asleep.out &&
+	grep "^site  *warning  *hpc: partition night is down" asleep.out
+'
+
 stop_slurm
 
 test_done

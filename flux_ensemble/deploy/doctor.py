@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from flux_ensemble import __version__
 from flux_ensemble.bindings import BindingsError, module_problem
@@ -25,6 +25,7 @@ from flux_ensemble.client import EnsembleError
 from flux_ensemble.client.errors import KEEPER, failure
 from flux_ensemble.deploy.launch import split_by_launcher
 from flux_ensemble.deploy.service_start import MODULES_SINCE, parse_version
+from flux_ensemble.finding import Finding
 from flux_ensemble.queues.elastic.settings import old_settings, read_scaler
 from flux_ensemble.queues.flux.refusals import refusal
 from flux_ensemble.service.settings import kept_directory, read_settings
@@ -34,8 +35,6 @@ from flux_ensemble.words import counted
 
 #: Seconds to wait for one response.
 PATIENCE = 10.0
-
-State = Literal["ok", "warning", "problem"]
 
 #: Difference of clocks that is tolerated, in seconds.
 CLOCK_SLACK = 1.0
@@ -63,32 +62,6 @@ _MOST = 5
 
 #: The reason of jobs that wait for nodes that are not up, or behind such a job.
 _FOR_NODES = "wait for nodes that are not up"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The finding of one check.
-
-    Args:
-        check: the name of the check.
-        state: whether the finding is good.
-        text: what was found.
-        advice: the remedy; empty if all is well.
-    """
-
-    check: str
-    state: State
-    text: str
-    advice: str = ""
-
-    def to_json(self) -> dict[str, str]:
-        """Return the finding as `doctor --json` prints it."""
-        return {
-            "check": self.check,
-            "state": self.state,
-            "found": self.text,
-            "advice": self.advice,
-        }
 
 
 class InstanceInfo:

@@ -226,3 +226,30 @@ def make_cluster(loop: Loop, log: Callable[[str], None]) -> KubernetesNamespace:
         return KubernetesNamespace(loop, log)
     except ClusterError as error:
         raise UnavailableError(str(error)) from None
+
+
+def try_out(made: Callable[[str], Any]) -> tuple[str | None, str]:
+    """Have the API server check a JobSet as if it were created; wait for the answer.
+
+    Args:
+        made: returns the JobSet, given the namespace of the user's configuration.
+
+    Returns:
+        Why it is refused, None if it is not, and the namespace of the JobSet.
+
+    Raises:
+        UnavailableError: there is no configuration, or it cannot be used.
+    """
+    try:
+        client = connect(field_manager="flux-ensemble")
+    except ClusterError as error:
+        raise UnavailableError(str(error)) from None
+    jobset = made(client.namespace)
+    namespace: str = jobset["metadata"]["namespace"]
+    try:
+        KubernetesCluster(client).try_out(jobset)
+    except ClusterFailure as failure:
+        return str(failure), namespace
+    except Exception as exc:
+        return f"the API server cannot be asked: {' '.join(str(exc).split())}", namespace
+    return None, namespace

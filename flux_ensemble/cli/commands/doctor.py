@@ -1,4 +1,4 @@
-"""`doctor`: check a Flux instance, and print remedies for the findings."""
+"""`doctor`: check a Flux instance, or the sites of members, and print remedies for the findings."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from collections.abc import Sequence
 import click
 
 from flux_ensemble.bindings import BindingsError
-from flux_ensemble.cli.common import FAILED, OK
+from flux_ensemble.cli.common import FAILED, OK, check_document, read_document
 from flux_ensemble.cli.display.colours import ANSI, ANSI_OFF, use_colour
 from flux_ensemble.cli.display.formats import print_json
+from flux_ensemble.cli.session import completion
 from flux_ensemble.client import Client, EnsembleError
-from flux_ensemble.deploy.doctor import Finding, examine
+from flux_ensemble.deploy.doctor import examine
+from flux_ensemble.finding import Finding
+from flux_ensemble.provider_list import PROVIDERS, has_part, part
 
 #: The style of a state.
 STYLES = {"ok": "good", "warning": "warn", "problem": "bad"}
@@ -23,14 +26,18 @@ INDENT = 12 + 9
 
 
 @click.command
+@click.argument("file", required=False, shell_complete=completion.files)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as one line of JSON.")
-def doctor(as_json: bool) -> int:
+def doctor(file: str | None, as_json: bool) -> int:
     """Check whether this Flux instance is fit for ensembles that survive crashes.
+
+    With FILE, a document, check whether the sites of its members would take them; the instance only
+    if members are started there, or there are none.
 
     Prints a line for each thing that was looked at, and below it what to do about it where
     something is not as it should be. Exits 1 if there is a problem; warnings are none.
     """
-    findings = _examine()
+    findings = _examine() if file is None else _examine_for(file)
     if as_json:
         print_json({"checks": [finding.to_json() for finding in findings]})
     else:
@@ -46,6 +53,16 @@ def _examine() -> list[Finding]:
     except EnsembleError as exc:
         return [Finding("instance", "problem", "no Flux instance can be reached", str(exc))]
     return examine(handle)
+
+
+def _examine_for(file: str) -> list[Finding]:
+    """Examine what a document needs."""
+    text, path = read_document(file)
+    pools = check_document(text, path, None if path else "document").members
+    sites = [pool for pool in pools if has_part(pool.provider, "checks")]
+    at_home = not pools or any(pool.provider == PROVIDERS[0] for pool in pools)
+    findings = _examine() if at_home else []
+    return [*findings, *(part(pool.provider, "checks").check(pool) for pool in sites)]
 
 
 def _print(findings: Sequence[Finding]) -> None:

@@ -7,6 +7,7 @@ name there, adds a provider. A part is a module:
 |---|---|---|
 | `keys` | `PROVIDER`: a `document.keys.provider.PoolProvider` | `document` |
 | `template` | `read_template`: reads what its key `template` names, if it has that | `document` |
+| `checks` | `check`: whether the site takes the members of a pool, if it can be asked | `doctor` |
 | `provider` | `make`: makes a `queues.nested.provider.Provider` | `site_providers` |
 
 That of Flux is made by the service, which has the connection to its instance.

@@ -292,6 +292,24 @@ def test_a_queue_that_starts_nothing_is_named_and_ctrl_c_deletes_what_waits_in_i
     assert not cluster.started
 
 
+def test_doctor_has_the_api_server_check_a_jobset(
+    api: ApiServer, cluster: JobSetCluster, tmp_path: Path
+) -> None:
+    def doctor(user: str) -> tuple[int, str]:
+        run = Run(tmp_path, api, "asked", 1, user=user)
+        words = [sys.executable, "-m", "flux_ensemble", "doctor", "--json"]
+        words += [str(tmp_path / "asked.yaml")]
+        done = subprocess.run(words, env=run.environment, capture_output=True, text=True)
+        (found,) = json.loads(done.stdout)["checks"]
+        return done.returncode, found["found"]
+
+    assert doctor(HOME) == (0, "cloud: namespace default takes its JobSets")
+    code, found = doctor(STRANGER)
+    assert code == 1
+    assert "cloud: Kubernetes refuses its JobSet: jobsets.jobset.x-k8s.io is forbidden" in found
+    assert not cluster.jobsets(), "nothing is made"
+
+
 def test_there_is_no_cluster(api: ApiServer, tmp_path: Path) -> None:
     run = Run(tmp_path, api, "nowhere", 2)
     run.environment["KUBECONFIG"] = str(tmp_path / "none")

@@ -1,0 +1,34 @@
+"""What `doctor` finds: whether something is as it should be, and what to do if not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+State = Literal["ok", "warning", "problem"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The finding of one check.
+
+    Args:
+        check: the name of the check.
+        state: whether the finding is good.
+        text: what was found.
+        advice: the remedy; empty if all is well.
+    """
+
+    check: str
+    state: State
+    text: str
+    advice: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """Return the finding as `doctor --json` prints it."""
+        return {
+            "check": self.check,
+            "state": self.state,
+            "found": self.text,
+            "advice": self.advice,
+        }
