@@ -64,6 +64,17 @@ test_expect_success SLURM 'a member that can never start says what it is to ask 
 	interrupt
 '
 
+test_expect_success SLURM 'what Slurm refuses is asked for again, and the run goes on once it is mended' '
+	slurm_with EnforcePartLimits=ALL "PartitionName=short Nodes=ALL MaxTime=1" &&
+	on_workers mended 4 "duration: 1h, options: {partition: short}" "echo {s} >>mended.ran" &&
+	sed -i "/member-lost/d" mended.yaml &&
+	begin mended &&
+	wait_until says mended "Slurm is asked again in .*: 1 failure in a row, the latest: Slurm refuses its job: .*time limit" &&
+	scontrol update PartitionName=short MaxTime=120 &&
+	wait $home && cat mended.out &&
+	is 4 "$(sort -u mended.ran | wc -l)"
+'
+
 test_expect_success SLURM 'a partition that is down is waited for' '
 	slurm_with "PartitionName=night Nodes=ALL State=DOWN" &&
 	on_workers down 4 "duration: 5m, options: {partition: night}" "echo {s} >>down.ran" &&

@@ -187,8 +187,9 @@ class MemberEvents:
             self._submitted.accepted(pending, ())
         if unsaid:
             yield from self._triggered(_LOST, member)
-        if event.outage:
-            # The rules on the loss were evaluated before, and may have started another member.
+        if event.outage or (member.up is None and not member.pool.started_by.enclosing):
+            # A site that does not take it now may do so later, and is asked ever more rarely. The
+            # rules on the loss were evaluated before, and may have started another member.
             self._members.refill(member.pool)
         self._scope.forget(member.name)
 

@@ -146,7 +146,7 @@ class Members:
                 self._start(pool)
 
     def refill(self, pool: Pool) -> None:
-        """Start another member of a pool if an outage has left too few.
+        """Start another member of a pool if it has too few, and nobody has asked for that.
 
         An instance that was started by others (`uri`) is not started anew.
         """

@@ -32,6 +32,9 @@ from flux_ensemble.runtime.ports import Loop
 #: Requests that are sent at once.
 _THREADS = 4
 
+#: Most different complaints of watches that are logged.
+_MOST_COMPLAINTS = 100
+
 #: The version of each kind.
 _VERSIONS = {
     KIND: API_VERSION,
@@ -75,7 +78,7 @@ class KubernetesNamespace:
         self._cluster = KubernetesCluster(self._client)
         self.namespace: str = self._client.namespace
         self._log = log
-        self._said = ""
+        self._said: set[str] = set()
         self._threads = ThreadPoolExecutor(_THREADS, "kubernetes")
         self._watches: list[tuple[str, ObjectWatch]] = []
         self._posted: deque[Callable[[], None]] = deque()
@@ -124,8 +127,8 @@ class KubernetesNamespace:
 
     def _complain(self, text: str) -> None:
         """Log once what watches complain of."""
-        if text != self._said:
-            self._said = text
+        if text not in self._said and len(self._said) < _MOST_COMPLAINTS:
+            self._said.add(text)
             self._log(f"Kubernetes: {text}")
 
     # -- requests -----------------------------------------------------------------------

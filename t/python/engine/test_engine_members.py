@@ -45,12 +45,12 @@ from flux_ensemble.engine.snapshot import dump, restore
 from flux_ensemble.engine.status import status
 
 
-def engine(count: Any = 2, rules: Any = (), **job: Any) -> Engine:
+def engine(count: Any = 2, rules: Any = (), pool: Any = (), **job: Any) -> Engine:
     """An engine whose ensemble submits four jobs, on members of two cores."""
     submit = {"trigger": "start", "action": {"name": "submit", "label": "a"}}
     document = {
         "name": "test",
-        "members": [{"name": "pool", "count": count}],
+        "members": [{"name": "pool", "count": count, **dict(pool)}],
         "jobs": [{"name": "a", "command": "a", "count": 4, **job}],
         "rules": [submit, *rules],
     }
@@ -571,6 +571,33 @@ def test_what_a_rule_replaces_after_an_outage_is_replaced_once() -> None:
 def test_a_member_that_ends_while_its_instance_goes_on_is_replaced_by_rules_alone() -> None:
     commands = running(pool={"count": 2}).handle(MemberEnded(9.0, "pool.0", 1, "it was killed"))
     assert started(commands) == []
+
+
+@pytest.mark.parametrize("provider", ["slurm", "local", "flux"])
+def test_a_member_that_its_site_does_not_take_is_asked_for_again(provider: str) -> None:
+    of_site = {} if provider == "flux" else {"from": provider, "runs": "tasks"}
+    again = provider != "flux"
+    one = engine({"min": 1, "max": 3}, pool=of_site)
+    one.handle(Started(0.0))
+    refused = "Slurm refuses its job: invalid partition"
+    commands = told(one.handle(CommandFailed(1.0, 1, "EINVAL", refused)))
+    assert commands == [StartMember(2, "pool.1", "pool", 2)][: int(again)]
+    if again:
+        # It began, and ended before its worker had called.
+        commands = told(one.handle(MemberEnded(2.0, "pool.1", 2, "its job is FAILED")))
+        assert commands == [StartMember(3, "pool.2", "pool", 3)]
+        one.handle(MemberUp(3.0, "pool.2", 3, 1, 4, 0, None))
+        assert started(one.handle(MemberEnded(4.0, "pool.2", 3, "its node failed"))) == []
+    one.check()
+
+
+def test_a_rule_that_replaces_what_its_site_does_not_take_replaces_it_once() -> None:
+    grow = {"name": "grow", "label": "pool", "repetitions": 2}
+    rules = [{"trigger": "member-lost", "action": grow}]
+    one = engine({"min": 1, "max": 3}, rules, pool={"from": "slurm", "runs": "tasks"})
+    one.handle(Started(0.0))
+    commands = told(one.handle(CommandFailed(1.0, 1, "EINVAL", "invalid partition")))
+    assert commands == [StartMember(2, "pool.1", "pool", 2)]
 
 
 def test_an_ensemble_that_is_over_has_no_pool_filled_after_an_outage() -> None:
