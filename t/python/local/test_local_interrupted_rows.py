@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 import signal
 import subprocess
@@ -68,10 +69,21 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     process.send_signal(signal.SIGKILL)
     process.wait()
     _wait(lambda: not Path((root / "state/s/scratch").read_text().strip()).exists())
+    # It is gone before the guard of the jobs has noted when that was.
+    _wait(lambda: _is_free(root / "state/s/jobs.lock"))
     (root / "gone").write_text(repr(time.time()))
     (root / "gate").touch()
     subprocess.run([*begin, "--resume"], cwd=root, stdout=subprocess.DEVNULL, check=True)
     return root
+
+
+def _is_free(lock: Path) -> bool:
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def _wait(condition: Callable[[], bool]) -> None:
