@@ -1,4 +1,4 @@
-"""What `doctor` finds: whether something is as it should be, and what to do if not."""
+"""Findings of `doctor`: the state of something, and the remedy where it is not as it should be."""
 
 from __future__ import annotations
 

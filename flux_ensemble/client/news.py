@@ -1,4 +1,4 @@
-"""What is new in an ensemble, for a view that looks again and again."""
+"""News of an ensemble, for a view that looks again and again."""
 
 from __future__ import annotations
 

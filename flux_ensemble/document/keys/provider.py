@@ -1,4 +1,4 @@
-"""What documents may say of the members that a provider starts."""
+"""Declarations of what documents may say of members, one for each provider."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IDLE_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolProvider:
-    """What documents may say of the members that a provider starts.
+    """Declares what documents may say of the members that a provider starts.
 
     Sentences are about a key of an entry of `members`, and have what to do instead.
 

@@ -74,7 +74,7 @@ class _Member:
         self.happenings.clear()
 
 
-class _Line:
+class _SiteLine:
     """The members of a pool that wait until the site may be asked for them, or in its queue."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class SimulatedFleet:
         self.t_gone = 0.0
         self.node_seconds = dict.fromkeys(self._pools, 0.0)
         self.waits: dict[str, list[float]] = {name: [] for name in self._pools}
-        self._lines = {name: _Line() for name in self._pools}
+        self._lines = {name: _SiteLine() for name in self._pools}
         self.notes: dict[str, str] = {}
 
     # -- members --------------------------------------------------------------------

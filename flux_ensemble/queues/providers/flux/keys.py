@@ -1,4 +1,4 @@
-"""What documents may say of members that the enclosing Flux instance starts."""
+"""Declares what documents may say of members that the enclosing Flux instance starts."""
 
 from __future__ import annotations
 

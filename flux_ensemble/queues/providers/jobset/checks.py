@@ -1,4 +1,4 @@
-"""Whether Kubernetes would take the members of a pool: what `doctor` asks for a document."""
+"""Checks for `doctor FILE` that Kubernetes would take the members of a pool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What documents may say of members in Kubernetes."""
+"""Declares what documents may say of members in Kubernetes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What documents may say of members on this machine."""
+"""Declares what documents may say of members on this machine."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _HERE = ["127.0.0.1", "::1"]
 
 
 @dataclass(slots=True)
-class _Following:
+class _Worker:
     """A member, as the provider knows it.
 
     Attributes:
@@ -86,7 +86,7 @@ class LocalProvider:
         self._machine = machine or Part(
             tuple(sorted(os.sched_getaffinity(0))), named_gpus(os.environ)
         )
-        self._members: dict[JobName, _Following] = {}
+        self._members: dict[JobName, _Worker] = {}
         self._timer: Handle | None = None
 
     # -- requests ---------------------------------------------------------------------
@@ -120,7 +120,7 @@ class LocalProvider:
         member.submitted(member.tag.member)
         written(member.tag.member, partial(self._durable, following))
 
-    def _durable(self, following: _Following) -> None:
+    def _durable(self, following: _Worker) -> None:
         following.durable = True
         self._look_in(0.0)
 
@@ -129,10 +129,10 @@ class LocalProvider:
         self._follow(member).unseen = True
         self._look_in(0.0)
 
-    def _follow(self, member: Started) -> _Following:
+    def _follow(self, member: Started) -> _Worker:
         name = member.tag.member
         process = WorkerProcess(self._directory / f"{name}.out")
-        following = self._members[name] = _Following(member, process)
+        following = self._members[name] = _Worker(member, process)
         return following
 
     def end(self, job: JobName, reason: str, done: Report) -> None:
@@ -184,7 +184,7 @@ class LocalProvider:
         if self._members and self._timer is None:
             self._look_in(LOOK_SECONDS)
 
-    def _see(self, following: _Following) -> None:
+    def _see(self, following: _Worker) -> None:
         """Tell a member what has become of its worker."""
         member, process = following.member, following.process
         if member.job is None:
@@ -205,7 +205,7 @@ class LocalProvider:
             late = self._loop.now() - following.t_end >= KILL_SECONDS
             process.kill(signal.SIGKILL if late else signal.SIGTERM)
 
-    def _begin(self, following: _Following) -> bool:
+    def _begin(self, following: _Worker) -> bool:
         """Start a worker; return False if it has to wait."""
         assert following.asked is not None
         running = [one for one in self._members.values() if one.asked is None]
@@ -225,7 +225,7 @@ class LocalProvider:
             self._see(following)
         return True
 
-    def _over(self, following: _Following, reason: str) -> None:
+    def _over(self, following: _Worker, reason: str) -> None:
         self._members.pop(following.member.tag.member, None)
         following.member.broke(reason, following.unseen)
         following.member.over()

@@ -119,7 +119,7 @@ class SlurmJob:
 
     @property
     def why(self) -> str:
-        """Why it waits, and what ends that if Slurm alone does not.
+        """The reason for its wait, and the remedy if Slurm alone does not end it.
 
         >>> SlurmJob("7", "PENDING", "N/A", "JobHeldAdmin", None).why
         'JobHeldAdmin (an administrator holds it)'

@@ -1,4 +1,4 @@
-"""What documents may say of members in Slurm."""
+"""Declares what documents may say of members in Slurm."""
 
 from __future__ import annotations
 
