@@ -149,8 +149,14 @@ class Slurm:
     def _pid(self, name: str) -> int:
         return int((self.directory / f"{name}.pid").read_text())
 
+    def resume(self) -> None:
+        """Use nodes again that a killed controller has drained, since it forgot their jobs."""
+        words = ["scontrol", "update", "NodeName=ALL", "State=RESUME"]
+        subprocess.run(words, env=self.environment, capture_output=True)
+
     def kill(self, name: str, seconds: float) -> None:
         """Kill a daemon, and start it again after some seconds."""
+        self.resume()
         pid = self._pid(name)
         os.kill(pid, signal.SIGKILL)
         until(lambda: not Path(f"/proc/{pid}").exists(), 10.0, f"the end of {name}")
@@ -284,6 +290,7 @@ def main() -> int:
         )
 
         def begin(name: str) -> tuple[Run, Kinds]:
+            slurm.resume()
             run = Run(name, site)
             return run, kinds(run, slurm, network, dice)
 
