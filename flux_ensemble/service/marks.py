@@ -118,6 +118,17 @@ class Marks:
             return None
         return self._fatal.removeprefix(key).decode(errors="replace")
 
+    def begin(self, note: bytes) -> None:
+        """Note the event that is being handled."""
+        self._write(_NOW, note)
+
+    def end(self, note: bytes) -> None:
+        """Remove the note of an event that has been handled."""
+        self._map[:_HEAD] = _NOTHING
+        if note == self._suspect:
+            self._suspect = b""
+            self._write(_SUSPECT, b"")
+
     def _read(self, place: int) -> bytes:
         size = int.from_bytes(self._map[place : place + _HEAD], "little")
         start = place + _HEAD
@@ -141,15 +152,11 @@ class Mark:
     def begin(self, event: Event) -> None:
         """Note that the engine begins to handle an event."""
         self._note = (self._key + describe(event).encode(errors="replace"))[: _SIZE - _HEAD]
-        self._marks._write(_NOW, self._note)
+        self._marks.begin(self._note)
 
     def end(self) -> None:
         """Note that the engine has handled the event."""
-        marks = self._marks
-        marks._map[:_HEAD] = _NOTHING
-        if self._note == marks._suspect:
-            marks._suspect = b""
-            marks._write(_SUSPECT, b"")
+        self._marks.end(self._note)
 
 
 def _key(name: str, run: int) -> bytes:
